@@ -1,0 +1,1 @@
+"""Execution-first tile kernels on stock Apache TVM."""
