@@ -1,0 +1,195 @@
+"""The nodes of TileIR.
+
+A program is a tree of parallel nests whose bodies are SSA statements in source order. Nodes are
+frozen; equality ignores source locations. State of a reduction: FP32 for float16 and bfloat16
+tiles (the result is rounded back to the tile's type), the tile's own type otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from tvm_tilex.ir.index import Index
+from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
+from tvm_tilex.ir.types import DTYPES, Axis, BoundsPolicy, DType, TileType
+from tvm_tilex.support.srcloc import SourceLocation
+
+__all__ = [
+    "Binding",
+    "Constant",
+    "Coordinate",
+    "Definition",
+    "Elementwise",
+    "Gather",
+    "Load",
+    "Operand",
+    "Parallel",
+    "Program",
+    "Reduce",
+    "Statement",
+    "Store",
+    "Value",
+    "View",
+    "ViewAccess",
+    "state_dtype",
+]
+
+
+class ViewAccess(enum.Enum):
+    """Whether a kernel reads a view, writes it, or both."""
+
+    read = "in"
+    write = "out"
+    read_write = "inout"
+
+
+class Binding(enum.Enum):
+    """How a parallel nest asks to be realized: ``auto`` or exactly on SIMD groups."""
+
+    auto = "auto"
+    subgroup = "subgroup"
+
+
+@dataclass(frozen=True)
+class View:
+    """A kernel parameter: a dense row-major tensor of a fixed shape."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    access: ViewAccess = ViewAccess.read
+    bounds: BoundsPolicy = BoundsPolicy.checked
+
+
+@dataclass(frozen=True)
+class Value:
+    """An SSA name ``%number`` and the type of the tile it stands for."""
+
+    number: int
+    type: TileType
+
+    def __str__(self) -> str:
+        return f"%{self.number}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A scalar literal, broadcast over every axis."""
+
+    value: bool | int | float
+    dtype: DType
+
+
+Operand = Value | Constant
+
+
+@dataclass(frozen=True)
+class Load:
+    """``result[a...] = view[origin + a]``.
+
+    ``dimensions`` has one entry per dimension of the view: the tile axis that runs along it, or
+    None where the origin alone selects one index. ``result``'s axes are the axes among
+    ``dimensions``, in their order.
+    """
+
+    result: Value
+    view: str
+    origin: tuple[Index, ...]
+    dimensions: tuple[Axis | None, ...]
+    bounds: BoundsPolicy
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """``result[a] = offset + a`` along one axis, as an integer tile of ``result``'s dtype."""
+
+    result: Value
+    axis: Axis | None
+    offset: Index
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """``result = op(operands)`` with operands broadcast by axis name."""
+
+    result: Value
+    op: ElementOp
+    operands: tuple[Operand, ...]
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """``result`` combines ``source`` over ``axis``, in an order that ``policy`` permits."""
+
+    result: Value
+    source: Value
+    axis: Axis
+    combiner: Combiner
+    policy: ReductionPolicy
+    nan: NanPolicy
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Gather:
+    """``result = source`` at ``axis = index``, or ``fill`` where the index is outside [0, extent).
+
+    ``result``'s axes are the source's without ``axis``, then the index's axes not among them; an
+    axis that both have runs together.
+    """
+
+    result: Value
+    source: Value
+    index: Value
+    axis: Axis
+    fill: bool | int | float
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Store:
+    """``view[origin + a] = value[a]``; ``dimensions`` as in :class:`Load`."""
+
+    view: str
+    origin: tuple[Index, ...]
+    dimensions: tuple[Axis | None, ...]
+    value: Operand
+    bounds: BoundsPolicy
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Independent programs, one per coordinate of ``axes``, each running ``body``."""
+
+    nest: int
+    axes: tuple[Axis, ...]
+    body: tuple[Statement, ...]
+    binding: Binding = Binding.auto
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+Definition = Load | Coordinate | Elementwise | Reduce | Gather
+Statement = Load | Coordinate | Elementwise | Reduce | Gather | Store | Parallel
+
+
+@dataclass(frozen=True)
+class Program:
+    """A captured kernel: its name, parameters in call order and statements."""
+
+    name: str
+    views: tuple[View, ...]
+    body: tuple[Statement, ...]
+
+    def view(self, name: str) -> View:
+        """Return the parameter of that name."""
+        return next(view for view in self.views if view.name == name)
+
+
+def state_dtype(dtype: DType) -> DType:
+    """Element type of a reduction's running state over tiles of ``dtype``."""
+    return DTYPES["float32"] if dtype.is_float else dtype
