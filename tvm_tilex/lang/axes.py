@@ -1,0 +1,223 @@
+"""Axes, shapes, coordinates and the parallel nest."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, SupportsIndex
+
+from tvm_tilex.errors import CaptureError, ShapeError
+from tvm_tilex.ir.index import Index, IndexBinary, IndexConstant, ProgramCoordinate
+from tvm_tilex.ir.program import Binding
+from tvm_tilex.ir.types import Axis
+from tvm_tilex.lang.capture import OpenNest, current_capture, running_capture
+from tvm_tilex.support.srcloc import caller_location
+
+__all__ = ["Coord", "IndexValue", "Nest", "Shape", "axis", "coord", "parallel", "shape"]
+
+
+def axis(name: str, extent: SupportsIndex) -> Axis:
+    """Name an extent. Inside a kernel one name always means one extent.
+
+    Raises
+    ------
+    ShapeError
+        If the extent is negative or the name already means another extent.
+    """
+    try:
+        made = Axis(name, operator.index(extent))
+    except TypeError:
+        raise ShapeError(
+            f"axis {name!r}: the extent is {extent!r}, not an integer", location=caller_location()
+        ) from None
+    except ShapeError as error:
+        raise ShapeError(str(error), location=caller_location()) from None
+    capture = running_capture()
+    return capture.know(made) if capture is not None else made
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One entry per dimension of a view: a tile axis, or None for a single index."""
+
+    entries: tuple[Axis | None, ...]
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The tile axes, in order."""
+        return tuple(entry for entry in self.entries if entry is not None)
+
+
+def shape(*entries: Axis | int) -> Shape:
+    """Return the extents of a tile or of a parallel nest, as axes; the literal 1 is no axis.
+
+    Raises
+    ------
+    ShapeError
+        If an entry is neither an axis nor 1, or an axis occurs twice.
+    """
+    where = caller_location()
+    for entry in entries:
+        if not isinstance(entry, Axis) and entry != 1:
+            raise ShapeError(
+                f"shape(...) takes axes (or the literal 1), not {entry!r}", location=where
+            )
+    names = [entry.name for entry in entries if isinstance(entry, Axis)]
+    if len(set(names)) != len(names):
+        raise ShapeError(f"shape({', '.join(names)}) names an axis twice", location=where)
+    capture = running_capture()
+    for entry in entries:
+        if isinstance(entry, Axis) and capture is not None:
+            capture.know(entry)
+    return Shape(tuple(entry if isinstance(entry, Axis) else None for entry in entries))
+
+
+@dataclass(frozen=True, eq=False)
+class IndexValue:
+    """A symbolic integer over program coordinates; supports + - * // % with integers."""
+
+    index: Index
+
+    def _binary(self, op: str, other: Any, *, swap: bool = False) -> IndexValue:
+        wrapped = as_index(other, f"index {op}")
+        lhs, rhs = (wrapped, self.index) if swap else (self.index, wrapped)
+        divisor = rhs.value if isinstance(rhs, IndexConstant) else 0
+        if op in ("//", "%") and divisor <= 0:
+            raise CaptureError(
+                f"index {op}: the divisor must be a positive constant", location=caller_location()
+            )
+        if isinstance(lhs, IndexConstant) and isinstance(rhs, IndexConstant):
+            from tvm_tilex.ir.index import INDEX_OPERATORS
+
+            return IndexValue(IndexConstant(INDEX_OPERATORS[op](lhs.value, rhs.value)))
+        return IndexValue(IndexBinary(op, lhs, rhs))
+
+    def __add__(self, other: Any) -> IndexValue:
+        return self._binary("+", other)
+
+    def __radd__(self, other: Any) -> IndexValue:
+        return self._binary("+", other, swap=True)
+
+    def __sub__(self, other: Any) -> IndexValue:
+        return self._binary("-", other)
+
+    def __rsub__(self, other: Any) -> IndexValue:
+        return self._binary("-", other, swap=True)
+
+    def __mul__(self, other: Any) -> IndexValue:
+        return self._binary("*", other)
+
+    def __rmul__(self, other: Any) -> IndexValue:
+        return self._binary("*", other, swap=True)
+
+    def __floordiv__(self, other: Any) -> IndexValue:
+        return self._binary("//", other)
+
+    def __mod__(self, other: Any) -> IndexValue:
+        return self._binary("%", other)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise CaptureError(
+            "a program index has no value while the kernel is captured: no if, while, comparison "
+            "or range over it; use tx.coordinate(...) and tx.where",
+            location=caller_location(),
+        )
+
+    __bool__ = _refuse
+    __index__ = _refuse
+    __int__ = _refuse
+    __eq__ = _refuse  # type: ignore[assignment]
+    __ne__ = _refuse  # type: ignore[assignment]
+    __lt__ = _refuse
+    __le__ = _refuse
+    __gt__ = _refuse
+    __ge__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+def as_index(value: Any, what: str) -> Index:
+    """Return ``value`` as an index expression.
+
+    Raises
+    ------
+    CaptureError
+        If it is neither an integer nor a program index.
+    """
+    if isinstance(value, IndexValue):
+        return value.index
+    try:
+        return IndexConstant(operator.index(value))
+    except TypeError:
+        raise CaptureError(
+            f"{what} takes integers and nest.index(), not {type(value).__name__}",
+            location=caller_location(),
+        ) from None
+
+
+@dataclass(frozen=True)
+class Coord:
+    """Where a tile begins in a view: one index per dimension."""
+
+    indices: tuple[Index, ...]
+
+
+def coord(*indices: Any) -> Coord:
+    """Return the origin of a tile, one index per dimension of the view."""
+    return Coord(tuple(as_index(index, "coord(...)") for index in indices))
+
+
+class Nest:
+    """The running program of a parallel nest."""
+
+    def __init__(self, nest: OpenNest) -> None:
+        self._nest = nest
+
+    def index(self, dimension: int | None = None) -> IndexValue:
+        """Return the program's coordinate along ``dimension`` (optional in a 1-D nest)."""
+        rank = len(self._nest.axes)
+        if dimension is None and rank != 1:
+            raise CaptureError(
+                f"nest.index() needs a dimension: the nest has {rank}", location=caller_location()
+            )
+        dimension = 0 if dimension is None else dimension
+        if not 0 <= dimension < rank:
+            raise CaptureError(
+                f"nest.index({dimension}): the nest has dimensions 0 to {rank - 1}",
+                location=caller_location(),
+            )
+        return IndexValue(ProgramCoordinate(self._nest.number, dimension))
+
+
+def parallel(extents: Shape, *, binding: str = "auto") -> Iterator[Nest]:
+    """Run the loop body once per coordinate of ``extents``, in no order.
+
+    Parameters
+    ----------
+    extents
+        ``tx.shape(...)`` of one or more axes. An extent of 0 means no program runs.
+    binding
+        ``"auto"``, or ``"subgroup"`` to demand SIMD groups: what cannot be mapped so is an error.
+    """
+    if not isinstance(extents, Shape) or None in extents.entries or not extents.entries:
+        raise ShapeError(
+            "parallel(...) takes tx.shape(axis, ...) with at least one axis",
+            location=caller_location(),
+        )
+    if binding not in Binding.__members__:
+        raise CaptureError(
+            f"parallel(binding={binding!r}): use 'auto' or 'subgroup'", location=caller_location()
+        )
+    return _nest_once(extents.axes, Binding[binding])
+
+
+def _nest_once(axes: tuple[Axis, ...], binding: Binding) -> Iterator[Nest]:
+    capture = current_capture("parallel(...)")
+    nest = capture.open(axes, binding)
+    try:
+        yield Nest(nest)
+    except GeneratorExit:
+        # `break`, `return` or an exception left the body: the program would be incomplete.
+        capture.abandoned = nest.location
+        raise
+    capture.close(nest)

@@ -1,0 +1,147 @@
+"""The state of one capture: open parallel nests, emitted statements and known axes."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tvm_tilex.errors import CaptureError, ShapeError
+from tvm_tilex.ir.index import Index, IndexBinary, ProgramCoordinate
+from tvm_tilex.ir.program import Binding, Parallel, Statement, Value, View
+from tvm_tilex.ir.types import Axis, TileType
+from tvm_tilex.support.srcloc import SourceLocation, caller_location
+
+__all__ = ["Capture", "OpenNest", "capturing", "current_capture", "nests_of"]
+
+_CURRENT: contextvars.ContextVar[Capture | None] = contextvars.ContextVar("capture", default=None)
+
+
+@dataclass
+class OpenNest:
+    """A parallel nest whose body is being captured."""
+
+    number: int
+    axes: tuple[Axis, ...]
+    binding: Binding
+    location: SourceLocation | None
+    body: list[Statement] = field(default_factory=list)
+
+
+@dataclass
+class Capture:
+    """Everything one run of a kernel's Python body has said so far."""
+
+    kernel: str
+    views: tuple[View, ...]
+    body: list[Statement] = field(default_factory=list)
+    open_nests: list[OpenNest] = field(default_factory=list)
+    axes: dict[str, tuple[Axis, SourceLocation | None]] = field(default_factory=dict)
+    values: int = 0
+    nests: int = 0
+    abandoned: SourceLocation | None = None
+    failed: bool = False
+
+    def emit(self, statement: Statement) -> None:
+        """Append a statement to the innermost open nest."""
+        self.innermost().body.append(statement)
+
+    def innermost(self) -> OpenNest:
+        """Return the nest whose body is being captured."""
+        if not self.open_nests:
+            raise CaptureError(
+                "tile operations belong inside `for nest in tx.parallel(...)`",
+                location=caller_location(),
+            )
+        return self.open_nests[-1]
+
+    def new_value(self, type_: TileType) -> Value:
+        """Name a new tile of that type."""
+        value = Value(self.values, type_)
+        self.values += 1
+        return value
+
+    def know(self, axis: Axis) -> Axis:
+        """Check that this name always means this extent."""
+        known, where = self.axes.setdefault(axis.name, (axis, caller_location()))
+        if known.extent != axis.extent:
+            raise ShapeError(
+                f"axis {axis.name!r} has extent {axis.extent} here and {known.extent} at {where}; "
+                "one name means one extent",
+                location=caller_location(),
+            )
+        return axis
+
+    def open(self, axes: tuple[Axis, ...], binding: Binding) -> OpenNest:
+        """Begin the body of a parallel nest."""
+        nest = OpenNest(self.nests, axes, binding, caller_location())
+        self.nests += 1
+        self.open_nests.append(nest)
+        return nest
+
+    def close(self, nest: OpenNest) -> None:
+        """End the body of ``nest``, which must be the innermost one."""
+        assert self.open_nests.pop() is nest
+        statement = Parallel(
+            nest.number, nest.axes, tuple(nest.body), nest.binding, location=nest.location
+        )
+        (self.open_nests[-1].body if self.open_nests else self.body).append(statement)
+
+    def extents(self) -> dict[tuple[int, int], int]:
+        """Extent of every (nest, dimension) that is open."""
+        return {
+            (nest.number, dimension): axis.extent
+            for nest in self.open_nests
+            for dimension, axis in enumerate(nest.axes)
+        }
+
+    def check_in_scope(self, index: Index, what: str) -> None:
+        """Refuse a coordinate of a nest that is not open."""
+        open_numbers = {nest.number for nest in self.open_nests}
+        if not nests_of(index) <= open_numbers:
+            raise CaptureError(
+                f"{what} uses the index of a parallel nest outside that nest",
+                location=caller_location(),
+            )
+
+
+def nests_of(index: Index) -> frozenset[int]:
+    """Numbers of the nests whose coordinates occur in ``index``."""
+    if isinstance(index, ProgramCoordinate):
+        return frozenset({index.nest})
+    if isinstance(index, IndexBinary):
+        return nests_of(index.lhs) | nests_of(index.rhs)
+    return frozenset()
+
+
+def current_capture(what: str) -> Capture:
+    """Return the running capture.
+
+    Raises
+    ------
+    CaptureError
+        If no kernel is being captured; ``what`` names the operation.
+    """
+    capture = _CURRENT.get()
+    if capture is None:
+        raise CaptureError(
+            f"{what} is only meaningful inside a @tx.tile_kernel function",
+            location=caller_location(),
+        )
+    return capture
+
+
+@contextlib.contextmanager
+def capturing(capture: Capture) -> Iterator[Capture]:
+    """Make ``capture`` the running one."""
+    token = _CURRENT.set(capture)
+    try:
+        yield capture
+    finally:
+        _CURRENT.reset(token)
+
+
+def running_capture() -> Capture | None:
+    """Return the running capture, or None outside a kernel."""
+    return _CURRENT.get()

@@ -1,0 +1,222 @@
+"""The ``@tile_kernel`` decorator: signature, capture and direct calls."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from tvm_tilex.ir.program import Parallel, Program, Statement, Store, View
+from tvm_tilex.ir.types import DType, dtype_of
+from tvm_tilex.lang.capture import Capture, capturing
+from tvm_tilex.lang.tensor import CapturedView, ViewSpec
+from tvm_tilex.support.srcloc import SourceLocation
+
+__all__ = ["TensorSpec", "TileKernel", "spec", "tile_kernel"]
+
+_STATIC_TYPES = (bool, int, float, str, tuple, type(None), DType)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and element type of an argument; ``dtype`` None takes the annotation's first."""
+
+    shape: tuple[int, ...]
+    dtype: DType | None = None
+
+
+def spec(shape: Sequence[int], dtype: str | DType | None = None) -> TensorSpec:
+    """Describe an argument by shape and element type, without data."""
+    return TensorSpec(tuple(map(int, shape)), None if dtype is None else dtype_of(dtype))
+
+
+class TileKernel:
+    """A tile kernel: a Python function over tensor views, captured once per argument types.
+
+    Positional parameters are views. Keyword-only parameters with a default are compile-time
+    constants, part of every cache key.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = function.__name__
+        self.location = SourceLocation(
+            function.__code__.co_filename, function.__code__.co_firstlineno
+        )
+
+    def __repr__(self) -> str:
+        return f"<tile kernel {self.name} at {self.location}>"
+
+    @functools.cached_property
+    def parameters(self) -> Mapping[str, ViewSpec]:
+        """The views in call order, by name."""
+        return self._signature[0]
+
+    @functools.cached_property
+    def static_defaults(self) -> Mapping[str, Any]:
+        """The compile-time constants and their defaults."""
+        return self._signature[1]
+
+    @functools.cached_property
+    def _signature(self) -> tuple[dict[str, ViewSpec], dict[str, Any]]:
+        views: dict[str, ViewSpec] = {}
+        static: dict[str, Any] = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                if parameter.default is parameter.empty:
+                    raise CaptureError(
+                        f"{self.name}: the keyword-only parameter {name!r} needs a default",
+                        location=self.location,
+                    )
+                static[name] = parameter.default
+                continue
+            annotation = self._annotation(name, parameter.annotation)
+            if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or not isinstance(
+                annotation, ViewSpec
+            ):
+                raise CaptureError(
+                    f"{self.name}: annotate the parameter {name!r} with "
+                    "tx.TensorView[dtype, rank, ...] (or make it keyword-only with a default)",
+                    location=self.location,
+                )
+            views[name] = annotation
+        return views, static
+
+    def _annotation(self, name: str, annotation: Any) -> Any:
+        if not isinstance(annotation, str):
+            return annotation
+        # `from __future__ import annotations` left the text.
+        closure = inspect.getclosurevars(self.function)
+        scope = {**self.function.__globals__, **closure.nonlocals}
+        try:
+            return eval(annotation, scope)
+        except NameError as error:
+            raise CaptureError(
+                f"{self.name}: the annotation of {name!r} uses an unknown name ({error})",
+                location=self.location,
+            ) from None
+
+    def capture(
+        self, specs: Sequence[TensorSpec], static: Mapping[str, Any] | None = None
+    ) -> Program:
+        """Run the Python body once with symbolic values and return the program.
+
+        Parameters
+        ----------
+        specs
+            One per view, in call order.
+        static
+            Values of compile-time constants that differ from their defaults.
+
+        Raises
+        ------
+        CaptureError, ShapeError, DTypeError, ArgumentError
+            If the body breaks a rule of the language or the specs do not fit the signature.
+        """
+        views = self._views(specs)
+        capture = Capture(self.name, views)
+        with capturing(capture):
+            self.function(*map(CapturedView, views), **self.static_values(static))
+        if capture.abandoned is not None or capture.open_nests:
+            raise CaptureError(
+                f"{self.name}: the body of parallel(...) was left by break or return",
+                location=capture.abandoned or capture.open_nests[0].location,
+            )
+        if not any(map(_stores, capture.body)):
+            raise CaptureError(f"{self.name}: the kernel stores nothing", location=self.location)
+        return Program(self.name, views, tuple(capture.body))
+
+    def static_values(self, static: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return defaults overlaid with ``static``, checked by name and type."""
+        values = dict(self.static_defaults)
+        for name, value in (static or {}).items():
+            if name not in values:
+                known = ", ".join(values) or "none"
+                raise ArgumentError(
+                    f"{self.name}: no compile-time constant {name!r} (it has {known})"
+                )
+            if not isinstance(value, _STATIC_TYPES):
+                raise ArgumentError(
+                    f"{self.name}: the constant {name!r} is a {type(value).__name__}, "
+                    "not a number, text or tuple"
+                )
+            values[name] = value
+        return values
+
+    def _views(self, specs: Sequence[TensorSpec]) -> tuple[View, ...]:
+        if len(specs) != len(self.parameters):
+            raise ArgumentError(
+                f"{self.name} takes {len(self.parameters)} tensors "
+                f"({', '.join(self.parameters)}), not {len(specs)}"
+            )
+        pairs = zip(self.parameters.items(), specs, strict=True)
+        return tuple(self._view(name, annotation, given) for (name, annotation), given in pairs)
+
+    def _view(self, name: str, annotation: ViewSpec, given: TensorSpec) -> View:
+        if len(given.shape) != annotation.rank:
+            raise ShapeError(
+                f"{self.name}: {name!r} has rank {len(given.shape)} {given.shape}, "
+                f"its annotation says {annotation.rank}"
+            )
+        if any(extent < 0 for extent in given.shape):
+            raise ShapeError(f"{self.name}: {name!r} has a negative extent {given.shape}")
+        dtype = given.dtype or annotation.dtypes[0]
+        if dtype not in annotation.dtypes:
+            allowed = " or ".join(map(str, annotation.dtypes))
+            raise DTypeError(f"{self.name}: {name!r} is {dtype}, its annotation says {allowed}")
+        return View(name, dtype, given.shape, annotation.access, annotation.bounds)
+
+    def environment(self) -> tuple[tuple[str, Any], ...]:
+        """Values that the body reads from its closure and globals, for cache keys."""
+        return _environment(self.function)
+
+    def __call__(self, *arguments: Any, **options: Any) -> None:
+        """Compile for these arguments (cached) and run; outputs are written in place."""
+        from tvm_tilex.driver import call
+
+        call(self, arguments, options)
+
+
+def _stores(statement: Statement) -> bool:
+    if isinstance(statement, Parallel):
+        return any(map(_stores, statement.body))
+    return isinstance(statement, Store)
+
+
+def _environment(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
+    code = function.__code__
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    found = []
+    for name in code.co_freevars:
+        found.append((name, _key(cells[name].cell_contents)))
+    for name in code.co_names:
+        if name in function.__globals__:
+            found.append((name, _key(function.__globals__[name])))
+    return tuple(found)
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, _STATIC_TYPES):
+        return value
+    if inspect.isfunction(value):
+        return (value.__code__, _shallow(value))
+    return id(value)
+
+
+def _shallow(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Plain values that a helper function reads, one level deep."""
+    names = [n for n in function.__code__.co_names if n in function.__globals__]
+    values = [function.__globals__[n] for n in names]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return tuple(v for v in (*values, *cells) if isinstance(v, _STATIC_TYPES))
+
+
+def tile_kernel(function: Callable[..., None]) -> TileKernel:
+    """Make a tile kernel of a function over ``tx.TensorView`` parameters."""
+    if not inspect.isfunction(function):
+        raise CaptureError(f"@tile_kernel takes a function, not {type(function).__name__}")
+    return TileKernel(function)
