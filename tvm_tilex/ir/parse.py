@@ -1,0 +1,325 @@
+"""Reads the text form of :mod:`tvm_tilex.ir.print` back to a program.
+
+The grammar is context-free except for two look-ups: ``%3`` as an operand takes its type from its
+definition above, and ``over columns`` takes the axis from the source's type. Comments run from
+``#`` to the end of the line. The parser checks what it needs to build nodes; whether the program
+is well formed is :func:`tvm_tilex.ir.verify.verify`'s question.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tvm_tilex.errors import CaptureError, ParseError
+from tvm_tilex.ir.index import Index, IndexBinary, IndexConstant, ProgramCoordinate
+from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
+from tvm_tilex.ir.program import (
+    Binding,
+    Constant,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Load,
+    Operand,
+    Parallel,
+    Program,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+    View,
+    ViewAccess,
+)
+from tvm_tilex.ir.types import Axis, BoundsPolicy, DType, TileType, dtype_of
+from tvm_tilex.support.srcloc import SourceLocation
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+__all__ = ["GRAMMAR", "parse_program"]
+
+GRAMMAR = r"""
+start: "kernel" NAME "(" views ")" body
+views: (view ("," view)*)?
+view: NAME ":" NAME NAME "[" shape "]" NAME?
+shape: (INT ("," INT)*)?
+body: "{" statement* "}"
+
+?statement: parallel | store | definition
+parallel: "parallel" NEST "(" axes ")" words body
+store: "store" access "=" operand words
+definition: VALUE ":" NAME "[" axes "]" "=" expression
+
+?expression: "load" access words                                        -> load
+    | "coordinate" "(" dimension ")" "+" atom                           -> coordinate
+    | "reduce" NAME VALUE "over" NAME words                             -> reduce
+    | "gather" VALUE "over" NAME "at" VALUE "fill" LITERAL              -> gather
+    | NAME operand ("," operand)*                                       -> elementwise
+
+words: NAME*
+access: NAME "[" indices "]" "(" dimensions ")"
+indices: (index ("," index)*)?
+dimensions: (dimension ("," dimension)*)?
+axes: (axis ("," axis)*)?
+axis: (NAME | HOLE) ":" INT
+dimension: HOLE | axis
+
+operand: VALUE | NAME "(" LITERAL ")"
+?index: binary | atom
+binary: atom OPERATOR atom
+?atom: INT -> integer | COORDINATE -> program_coordinate | "(" index ")"
+
+HOLE: "_"
+VALUE: /%\d+/
+NEST: /n\d+/
+COORDINATE: /n\d+\.\d+/
+OPERATOR: /\/\/|[-+*%]/
+INT: /-?\d+/
+LITERAL: /-?(inf|nan|\d+(\.\d+)?(e[+-]?\d+)?)|true|false/
+NAME: /[^\s\d\[\](){}:,.=%+*\/#-][^\s\[\](){}:,.=%+*\/#-]*/
+%ignore /\s+/
+%ignore /#[^\n]*/
+"""
+
+E = TypeVar("E", bound=enum.Enum)
+# Lark's own type parameter says nothing more: every child is a token or a tree.
+Node = Any
+
+
+def parse_program(text: str, *, file: str | None = None) -> Program:
+    """Return the program that ``text`` describes.
+
+    Parameters
+    ----------
+    text
+        What :func:`tvm_tilex.ir.print.format_program` gives, or hand-written in that form.
+    file
+        When given, every statement gets the source location (``file``, its line in ``text``).
+
+    Raises
+    ------
+    ParseError
+        If the text breaks the grammar, uses an unknown word, or reads a value or an axis that
+        nothing above defines. The message starts with the line and the column.
+    """
+    from lark.exceptions import UnexpectedInput
+
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as error:
+        raise _syntax_error(error) from None
+    return _Builder(file).program(tree)
+
+
+@functools.cache
+def _parser() -> Lark:
+    from lark import Lark  # not needed to compile a kernel, so not imported with the package
+
+    return Lark(GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _syntax_error(error: Any) -> ParseError:
+    token = getattr(error, "token", None)
+    if token is not None and token.type == "$END":
+        return ParseError("the text ends before the kernel's closing brace")
+    found = str(token) if token is not None else error.char
+    expected = sorted(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
+    if token is None:
+        expected = sorted(error.allowed or ())
+    return ParseError(
+        f"line {error.line}, column {error.column}: {found!r} is not expected here; "
+        f"allowed: {', '.join(name.lower() for name in expected)}"
+    )
+
+
+class _Builder:
+    """Turns the tree into nodes, in textual order, with the values defined so far."""
+
+    def __init__(self, file: str | None) -> None:
+        self._file = file
+        self._values: dict[int, Value] = {}
+
+    def program(self, tree: Tree[Token]) -> Program:
+        name, views, body = _children(tree)
+        return Program(
+            _identifier(name),
+            tuple(self._view(view) for view in _children(views)),
+            self._body(body),
+        )
+
+    def _view(self, tree: Node) -> View:
+        name, access, dtype, shape, *bounds = _children(tree)
+        return View(
+            _identifier(name),
+            _dtype(dtype),
+            tuple(int(extent) for extent in _children(shape)),
+            _word(access, ViewAccess),
+            _word(bounds[0], BoundsPolicy) if bounds else BoundsPolicy.checked,
+        )
+
+    def _body(self, tree: Node) -> tuple[Statement, ...]:
+        return tuple(self._statement(child) for child in _children(tree))
+
+    def _statement(self, tree: Node) -> Statement:
+        if tree.data == "parallel":
+            nest, axes, words, body = _children(tree)
+            (binding,) = _words(words, Binding.auto)
+            location = self._location(tree)
+            return Parallel(int(nest[1:]), _axes(axes), self._body(body), binding, location)
+        if tree.data == "store":
+            access, operand, words = _children(tree)
+            view, origin, dimensions = _access(access)
+            (bounds,) = _words(words, BoundsPolicy.checked)
+            value = self._operand(operand)
+            return Store(view, origin, dimensions, value, bounds, self._location(tree))
+        number, dtype, axes, expression = _children(tree)
+        result = Value(int(number[1:]), _tile_type(number, _dtype(dtype), _axes(axes)))
+        statement = self._definition(result, expression, self._location(tree))
+        self._values[result.number] = result
+        return statement
+
+    def _definition(self, result: Value, tree: Node, location: SourceLocation | None) -> Statement:
+        children = _children(tree)
+        if tree.data == "load":
+            view, origin, dimensions = _access(children[0])
+            (bounds,) = _words(children[1], BoundsPolicy.checked)
+            return Load(result, view, origin, dimensions, bounds, location)
+        if tree.data == "coordinate":
+            dimension, offset = children
+            return Coordinate(result, _dimension(dimension), _index(offset), location)
+        if tree.data == "reduce":
+            combiner, number, axis, words = children
+            source = self._value(number)
+            policy, nan = _words(words, ReductionPolicy.unordered_tree, NanPolicy.target)
+            over, how = _axis_of(source, axis), _word(combiner, Combiner)
+            return Reduce(result, source, over, how, policy, nan, location)
+        if tree.data == "gather":
+            number, axis, at, fill = children
+            source, index = self._value(number), self._value(at)
+            return Gather(result, source, index, _axis_of(source, axis), _literal(fill), location)
+        operands = tuple(self._operand(child) for child in children[1:])
+        return Elementwise(result, _word(children[0], ElementOp), operands, location)
+
+    def _operand(self, tree: Node) -> Operand:
+        children = _children(tree)
+        if len(children) == 1:
+            return self._value(children[0])
+        return Constant(_literal(children[1]), _dtype(children[0]))
+
+    def _value(self, token: Token) -> Value:
+        value = self._values.get(int(token[1:]))
+        if value is None:
+            raise _error(token, f"{token} is not defined above")
+        return value
+
+    def _location(self, tree: Node) -> SourceLocation | None:
+        return None if self._file is None else SourceLocation(self._file, tree.meta.line)
+
+
+def _children(tree: Node) -> list[Node]:
+    children: list[Node] = tree.children
+    return children
+
+
+def _error(token: Token, message: str) -> ParseError:
+    return ParseError(f"line {token.line}, column {token.column}: {message}")
+
+
+def _identifier(token: Token) -> str:
+    if not token.isidentifier():
+        raise _error(token, f"{str(token)!r} is not an identifier")
+    return str(token)
+
+
+def _dtype(token: Token) -> DType:
+    try:
+        return dtype_of(str(token))
+    except CaptureError as error:
+        raise _error(token, str(error)) from None
+
+
+def _word(token: Token, kind: type[E]) -> E:
+    try:
+        return kind(str(token))
+    except ValueError:
+        words = ", ".join(str(member.value) for member in kind)
+        raise _error(token, f"{str(token)!r} is none of {words}") from None
+
+
+def _words(tree: Node, *defaults: Any) -> list[Any]:
+    """Read trailing words, each a member of one default's enumeration, in the defaults' order."""
+    found = list(defaults)
+    start = 0
+    for token in _children(tree):
+        kinds = [type(default) for default in defaults[start:]]
+        fits = [n for n, kind in enumerate(kinds) if str(token) in {m.value for m in kind}]
+        if not fits:
+            words = ", ".join(str(member.value) for kind in kinds for member in kind)
+            raise _error(token, f"{str(token)!r} is none of {words or 'the words allowed here'}")
+        found[start + fits[0]] = kinds[fits[0]](str(token))
+        start += fits[0] + 1
+    return found
+
+
+def _axis(tree: Node) -> Axis:
+    name, extent = _children(tree)
+    try:
+        return Axis(str(name), int(extent))
+    except CaptureError as error:
+        raise _error(name, str(error)) from None
+
+
+def _axes(tree: Node) -> tuple[Axis, ...]:
+    return tuple(_axis(child) for child in _children(tree))
+
+
+def _tile_type(token: Token, dtype: DType, axes: tuple[Axis, ...]) -> TileType:
+    try:
+        return TileType(dtype, axes)
+    except CaptureError as error:
+        raise _error(token, str(error)) from None
+
+
+def _axis_of(source: Value, token: Token) -> Axis:
+    axis = source.type.axis(str(token))
+    if axis is None:
+        raise _error(token, f"{source} has no axis {str(token)!r}; its type is {source.type}")
+    return axis
+
+
+def _dimension(tree: Node) -> Axis | None:
+    (child,) = _children(tree)
+    return _axis(child) if hasattr(child, "data") else None
+
+
+def _access(tree: Node) -> tuple[str, tuple[Index, ...], tuple[Axis | None, ...]]:
+    view, indices, dimensions = _children(tree)
+    return (
+        str(view),
+        tuple(_index(child) for child in _children(indices)),
+        tuple(_dimension(child) for child in _children(dimensions)),
+    )
+
+
+def _index(tree: Node) -> Index:
+    children = _children(tree)
+    if tree.data == "binary":
+        return IndexBinary(str(children[1]), _index(children[0]), _index(children[2]))
+    if tree.data == "program_coordinate":
+        nest, dimension = children[0][1:].split(".")
+        return ProgramCoordinate(int(nest), int(dimension))
+    return IndexConstant(int(children[0]))
+
+
+def _literal(token: Token) -> bool | int | float:
+    text = str(token)
+    if text in ("true", "false"):
+        return text == "true"
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    value = float(text)
+    # One NaN object, so that tuples (compared by identity first) that hold it can be equal.
+    return math.nan if math.isnan(value) else value
