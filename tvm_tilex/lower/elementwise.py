@@ -1,0 +1,130 @@
+"""Elementwise operators as TIRx expressions.
+
+float16 and bfloat16 operators compute in FP32 and round once, which for + - * / and sqrt is the
+correctly rounded result (Figueroa 1995: 24 >= 2 * 11 + 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm_tilex.ir import Combiner, DType, ElementOp, NanPolicy
+from tvm_tilex.tirx import compat
+from tvm_tilex.tirx.compat import tirx
+from tvm_tilex.tirx.register import FMA, MAXIMUM, MINIMUM
+
+__all__ = ["combine", "constant", "elementwise"]
+
+
+def constant(value: bool | int | float, dtype: DType) -> Any:
+    """A literal of that element type."""
+    if dtype.is_float:
+        return tirx.FloatImm(dtype.name, float(value))
+    return tirx.IntImm(dtype.name, int(value))
+
+
+def _sigmoid(x: Any) -> Any:
+    one = tirx.FloatImm("float32", 1.0)
+    return one / (one + tirx.exp(-x))
+
+
+def _rsqrt(x: Any) -> Any:
+    return tirx.FloatImm("float32", 1.0) / tirx.sqrt(x)
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    if "float" in str(a.ty.dtype):
+        return compat.call(MAXIMUM, a, b, dtype=str(a.ty.dtype))
+    return tirx.max(a, b)
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    if "float" in str(a.ty.dtype):
+        return compat.call(MINIMUM, a, b, dtype=str(a.ty.dtype))
+    return tirx.min(a, b)
+
+
+_FUNCTIONS: dict[ElementOp, Callable[..., Any]] = {
+    ElementOp.exp: tirx.exp,
+    ElementOp.exp2: tirx.exp2,
+    ElementOp.log: tirx.log,
+    ElementOp.log2: tirx.log2,
+    ElementOp.sqrt: tirx.sqrt,
+    ElementOp.rsqrt: _rsqrt,
+    ElementOp.tanh: tirx.tanh,
+    ElementOp.sigmoid: _sigmoid,
+    ElementOp.erf: tirx.erf,
+    ElementOp.floor: tirx.floor,
+    ElementOp.ceil: tirx.ceil,
+    ElementOp.absolute: tirx.abs,
+    ElementOp.negative: lambda a: -a,
+    ElementOp.add: lambda a, b: a + b,
+    ElementOp.subtract: lambda a, b: a - b,
+    ElementOp.multiply: lambda a, b: a * b,
+    ElementOp.divide: lambda a, b: tirx.div(a, b),
+    ElementOp.floor_divide: tirx.floordiv,
+    ElementOp.floor_modulo: tirx.floormod,
+    ElementOp.power: tirx.power,
+    ElementOp.maximum: _maximum,
+    ElementOp.minimum: _minimum,
+    ElementOp.equal: lambda a, b: tirx.EQ(a, b),
+    ElementOp.not_equal: lambda a, b: tirx.NE(a, b),
+    ElementOp.less: lambda a, b: tirx.LT(a, b),
+    ElementOp.less_equal: lambda a, b: tirx.LE(a, b),
+    ElementOp.greater: lambda a, b: tirx.GT(a, b),
+    ElementOp.greater_equal: lambda a, b: tirx.GE(a, b),
+    ElementOp.where: tirx.Select,
+    ElementOp.fma: lambda a, b, c: compat.call(FMA, a, b, c, dtype=str(a.ty.dtype)),
+}
+
+_BITWISE = {
+    ElementOp.bitwise_and: (lambda a, b: a & b, tirx.And),
+    ElementOp.bitwise_or: (lambda a, b: a | b, tirx.Or),
+    ElementOp.bitwise_xor: (lambda a, b: a ^ b, lambda a, b: tirx.NE(_bit(a), _bit(b))),
+    ElementOp.invert: (lambda a: ~a, tirx.Not),
+}
+
+
+def _bit(value: Any) -> Any:
+    return tirx.Cast("int32", value)
+
+
+def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result: DType) -> Any:
+    """``op`` over lowered operands of these element types, as an expression of ``result``."""
+    if op is ElementOp.cast:
+        return _cast(operands[0], dtypes[0], result)
+    if op in _BITWISE:
+        return _BITWISE[op][result.kind == "bool"](*operands)
+    if op is ElementOp.where:
+        return tirx.Select(*operands)
+    half = any(dtype.is_float and dtype.bits == 16 for dtype in dtypes)
+    if half:
+        operands = [tirx.Cast("float32", operand) for operand in operands]
+    if dtypes[0].kind == "bool":  # comparisons of bool tiles
+        operands = [_bit(operand) for operand in operands]
+    value = _FUNCTIONS[op](*operands)
+    return tirx.Cast(result.name, value) if half and result.is_float else value
+
+
+def _cast(value: Any, source: DType, target: DType) -> Any:
+    if source == target:
+        return value
+    if target.kind == "bool":
+        return tirx.NE(value, constant(0, source))
+    if source.kind == "bool" and target.bits == 16 and target.is_float:
+        value = tirx.Cast("float32", value)
+    return tirx.Cast(target.name, value)
+
+
+def combine(combiner: Combiner, nan: NanPolicy, dtype: DType) -> Callable[[Any, Any], Any]:
+    """The binary operation of a reduction over state of ``dtype``."""
+    if combiner is Combiner.add:
+        return lambda a, b: a + b
+    greater = combiner is Combiner.maximum
+    if not dtype.is_float or nan is NanPolicy.unspecified:
+        return tirx.max if greater else tirx.min
+    op = MAXIMUM if greater else MINIMUM
+    if nan is NanPolicy.propagate:
+        op += "_propagate"
+    return lambda a, b: compat.call(op, a, b, dtype=dtype.name)

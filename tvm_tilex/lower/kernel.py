@@ -1,0 +1,132 @@
+"""A whole program as one TIRx function: parameters, root loops, bodies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm_tilex.errors import LoweringError
+from tvm_tilex.ir import (
+    Binding,
+    Parallel,
+    Program,
+    Reduce,
+    Statement,
+    Store,
+)
+from tvm_tilex.lower.access import IndexSpace
+from tvm_tilex.lower.body import BodyLowering
+from tvm_tilex.lower.reduce import lower_reduce
+from tvm_tilex.lower.sharing import SharedTileMaterialization, shared_values, statements
+from tvm_tilex.tirx import attrs, compat
+from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, tirx
+from tvm_tilex.tirx.compat import builder as T
+from tvm_tilex.tirx.register import register
+
+__all__ = ["lower_program"]
+
+_INT32_LIMIT = 2**31
+
+
+def lower_program(
+    program: Program,
+    materialization: SharedTileMaterialization = SharedTileMaterialization.PRESERVE,
+    *,
+    noalias: bool = True,
+) -> PrimFunc:
+    """Lower a verified program to the reference TIRx function.
+
+    Each root nest becomes one ``T.parallel`` loop over the row-major linear program number; the
+    named coordinates are recovered by division. Buffers ask for no more alignment than their
+    element, since views may begin anywhere. Indices are 32-bit unless an extent passes 2**31.
+
+    Raises
+    ------
+    LoweringError
+        If TVM's own check finds the result ill formed.
+    """
+    register()
+    space = IndexSpace(_index_dtype(program))
+    with IRBuilder() as ib, T.prim_func(s_tir=True):
+        T.func_name(program.name)
+        T.func_attr(_attributes(program, noalias))
+        views = {view.name: _parameter(view, space) for view in program.views}
+        body = BodyLowering(program, views, space, shared_values(program, materialization))
+        for statement in program.body:
+            assert isinstance(statement, Parallel)
+            _root(body, statement)
+    function = ib.get()
+    if not tirx.analysis.verify_well_formed(function, assert_mode=False):
+        raise LoweringError(f"{program.name}: the lowered function is not well formed")
+    return function
+
+
+def _attributes(program: Program, noalias: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"global_symbol": program.name, attrs.STAGE: "reference"}
+    if noalias:
+        found["tirx.noalias"] = True
+    reductions = [s for s in statements(program.body) if isinstance(s, Reduce)]
+    if any(s.policy.ordered or s.nan.value == "propagate" for s in reductions):
+        found[attrs.PRECISE] = True
+    return found
+
+
+def _index_dtype(program: Program) -> str:
+    sizes = [math.prod(view.shape) for view in program.views]
+    sizes += [
+        math.prod(axis.extent for axis in s.axes)
+        for s in statements(program.body)
+        if isinstance(s, Parallel)
+    ]
+    return "int64" if max(sizes) >= _INT32_LIMIT else "int32"
+
+
+def _parameter(view: Any, space: IndexSpace) -> Any:
+    shape = tuple(map(space.integer, view.shape))
+    return T.arg(view.name, T.buffer(shape, view.dtype.name, align=view.dtype.bytes))
+
+
+def _root(body: BodyLowering, nest: Parallel) -> None:
+    space = body.space
+    annotations: dict[str, Any] = {attrs.PARALLEL: nest.nest}
+    if nest.binding is not Binding.auto:
+        annotations[attrs.BINDING] = nest.binding.value
+    count = space.integer(math.prod(axis.extent for axis in nest.axes))
+    with T.parallel(space.integer(0), count, annotations=annotations) as program:
+        _run(body, nest, compat.name("program", program))
+
+
+def _nested(body: BodyLowering, nest: Parallel) -> None:
+    space = body.space
+    count = space.integer(math.prod(axis.extent for axis in nest.axes))
+    annotations = {attrs.NESTED: nest.nest}
+    with T.serial(space.integer(0), count, annotations=annotations) as program:
+        _run(body, nest, compat.name("inner", program))
+
+
+def _run(body: BodyLowering, nest: Parallel, program: Any) -> None:
+    """Recover the named coordinates from the linear program number and lower the body."""
+    space = body.space
+    rest = math.prod(axis.extent for axis in nest.axes)
+    for dimension, axis in enumerate(nest.axes):
+        rest //= max(1, axis.extent)
+        coordinate = program
+        if rest > 1:
+            coordinate = tirx.floordiv(program, space.integer(rest))
+        if dimension > 0:
+            coordinate = tirx.floormod(coordinate, space.integer(max(1, axis.extent)))
+        space.coordinates[nest.nest, dimension] = coordinate
+        space.extents[nest.nest, dimension] = axis.extent
+    for statement in nest.body:
+        _statement(body, statement)
+
+
+def _statement(body: BodyLowering, statement: Statement) -> None:
+    if isinstance(statement, Parallel):
+        _nested(body, statement)
+    elif isinstance(statement, Store):
+        body.store(statement)
+    elif isinstance(statement, Reduce):
+        lower_reduce(body, statement)
+    else:
+        body.define(statement)

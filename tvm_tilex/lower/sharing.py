@@ -1,0 +1,117 @@
+"""Which tiles become one definition in storage, and which are recomputed by each consumer.
+
+Erasing sharing is irreversible and deprives later analyses of a legal choice, so PRESERVE is the
+structural default (spec section 5.1). Neither mode changes what a program means.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+
+from tvm_tilex.ir import (
+    Coordinate,
+    Elementwise,
+    Gather,
+    Load,
+    Parallel,
+    Program,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+)
+
+__all__ = ["SharedTileMaterialization", "shared_values", "statements"]
+
+# Recomputing more than this many operations over all uses is never cheap.
+_RECOMPUTE_LIMIT = 64
+
+
+class SharedTileMaterialization(enum.Enum):
+    """Which pure multi-consumer tiles keep their definition in storage.
+
+    ``PRESERVE``
+        Every one.
+    ``EXPENSIVE_ONLY``
+        Those that hold a transcendental operation; cheap arithmetic and loads are repeated.
+    """
+
+    PRESERVE = "preserve"
+    EXPENSIVE_ONLY = "expensive-only"
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement, nested nests' bodies after their nest."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Parallel):
+            yield from statements(statement.body)
+
+
+def shared_values(program: Program, mode: SharedTileMaterialization) -> frozenset[int]:
+    """Numbers of the values that get storage (reductions always do, and are not listed)."""
+    everything = tuple(statements(program.body))
+    uses, widest = _uses(everything)
+    written = {s.view for s in everything if isinstance(s, Store)}
+    shared: set[int] = set()
+    cost: dict[int, int] = {}  # operations repeated by one more use, without stored operands
+    expensive: dict[int, bool] = {}
+    for statement in everything:
+        if isinstance(statement, (Store, Parallel)):
+            continue
+        number = statement.result.number
+        operands = [v.number for v in _operands(statement) if v.number not in shared]
+        own = isinstance(statement, Elementwise) and statement.op.transcendental
+        cost[number] = 1 + sum(cost[n] for n in operands)
+        expensive[number] = own or any(expensive[n] for n in operands)
+        if isinstance(statement, Reduce):
+            cost[number], expensive[number] = 1, False
+            continue
+        if isinstance(statement, Load) and statement.view in written:
+            shared.add(number)  # a later store must not change what was loaded
+        elif isinstance(statement, (Elementwise, Gather)) and widest[number]:
+            shared.add(number)  # computed once, not once per element of a wider consumer
+        elif uses[number] > 1 and not isinstance(statement, Coordinate):
+            scalar = statement.result.type.elements == 1 and not isinstance(statement, Load)
+            repeated = cost[number] * uses[number] > _RECOMPUTE_LIMIT
+            if mode is SharedTileMaterialization.PRESERVE or (
+                expensive[number] or scalar or repeated
+            ):
+                shared.add(number)
+        if number in shared:
+            cost[number], expensive[number] = 1, False
+    return frozenset(shared)
+
+
+def _operands(statement: Statement) -> list[Value]:
+    if isinstance(statement, Elementwise):
+        return [operand for operand in statement.operands if isinstance(operand, Value)]
+    if isinstance(statement, Reduce):
+        return [statement.source]
+    if isinstance(statement, Gather):
+        return [statement.source, statement.index]
+    if isinstance(statement, Store) and isinstance(statement.value, Value):
+        return [statement.value]
+    return []
+
+
+def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bool]]:
+    """Operand occurrences of each value, and whether a consumer ranges over more elements."""
+    uses: Counter[int] = Counter()
+    wider: dict[int, bool] = {}
+    for statement in everything:
+        if not isinstance(statement, (Store, Parallel)):
+            wider.setdefault(statement.result.number, False)
+        for operand in _operands(statement):
+            uses[operand.number] += 1
+            domain = operand.type.elements
+            if isinstance(statement, Elementwise):
+                domain = statement.result.type.elements
+            if isinstance(statement, Gather) and operand == statement.index:
+                domain = statement.result.type.elements
+            wider[operand.number] = wider[operand.number] or domain > operand.type.elements
+    for view in (s for s in everything if isinstance(s, Load)):
+        wider[view.result.number] = False
+    return uses, wider

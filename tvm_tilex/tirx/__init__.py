@@ -1,0 +1,1 @@
+"""The seam to TVM: version-sensitive names, registered operators, attributes, walking."""

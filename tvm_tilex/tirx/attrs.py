@@ -1,0 +1,62 @@
+"""Attribute and annotation keys written into TIRx, with their meaning.
+
+Loops
+-----
+``tilex.parallel``
+    On the root loop of a nest: its number. Its iterations are independent programs.
+``tilex.binding``
+    On the same loop, ``"subgroup"`` when the source demands SIMD groups.
+``tilex.nested``
+    On a serial loop that runs a nested parallel nest.
+``tilex.domain``
+    On the outermost loop of an independent element domain: how many perfectly nested loops it has.
+``tilex.reduction`` / ``tilex.policy`` / ``tilex.value``
+    On a reduction's loop: the combiner, the resolved policy, and the TileIR value it computes. A
+    marker is a claim, never a proof: analyses recheck everything it says.
+
+Functions
+---------
+``tilex.options``
+    The compile options as JSON text.
+``tilex.stage``
+    Which stage of the pipeline the function is in: ``reference`` or ``scheduled``.
+``tilex.requires_precise_math``
+    Set when the result depends on an order or on NaN propagation that fast math does not keep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "BINDING",
+    "DOMAIN",
+    "NESTED",
+    "OPTIONS",
+    "PARALLEL",
+    "POLICY",
+    "PRECISE",
+    "REDUCTION",
+    "STAGE",
+    "VALUE",
+    "annotation",
+]
+
+PARALLEL = "tilex.parallel"
+BINDING = "tilex.binding"
+NESTED = "tilex.nested"
+DOMAIN = "tilex.domain"
+REDUCTION = "tilex.reduction"
+POLICY = "tilex.policy"
+VALUE = "tilex.value"
+OPTIONS = "tilex.options"
+STAGE = "tilex.stage"
+PRECISE = "tilex.requires_precise_math"
+
+
+def annotation(loop: Any, key: str) -> Any:
+    """Value of a loop annotation as a Python int or str, or None."""
+    value = loop.annotations.get(key) if loop.annotations else None
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return getattr(value, "value", value)

@@ -1,0 +1,75 @@
+"""Every version-sensitive TVM name this package uses, in one place (apache-tvm 0.27).
+
+In this release ``tvm.tir`` is ``tvm.tirx``, loads are ``tvm.ir.TensorLoad`` nodes and walking goes
+through ``tvm_ffi``'s structural functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import ir, s_tir, tirx
+from tvm.ir import Call, IRModule, Op, TensorLoad, Var
+from tvm.ir import _ffi_api as _ir_ffi
+from tvm.script.ir_builder import IRBuilder
+from tvm.sym import Analyzer
+from tvm.target import Target
+from tvm.tirx import PrimFunc
+from tvm.tirx.op import register_intrin_lowering
+from tvm.tirx.script.builder import ir as builder
+from tvm.tirx.transform import prim_func_pass
+from tvm_ffi.structural import structural_map, structural_walk
+
+__all__ = [
+    "Analyzer",
+    "Call",
+    "IRBuilder",
+    "IRModule",
+    "Op",
+    "PrimFunc",
+    "Target",
+    "TensorLoad",
+    "Var",
+    "builder",
+    "call",
+    "ir",
+    "name",
+    "prim_func_pass",
+    "register_intrin_lowering",
+    "register_op",
+    "s_tir",
+    "structural_map",
+    "structural_walk",
+    "tirx",
+    "tvm",
+]
+
+PURE = 1
+OPAQUE = 3
+
+
+def register_op(op: str, description: str, *, effect: int, vectorizable: bool) -> None:
+    """Register a TIRx operator once; ``effect`` is :data:`PURE` or :data:`OPAQUE`."""
+    if op in _REGISTERED:
+        return
+    _ir_ffi.RegisterOp(op, description)
+    ir.register_op_attr(op, "TCallEffectKind", effect)
+    ir.register_op_attr(op, "TScriptPrinterName", op)
+    if vectorizable:
+        ir.register_op_attr(op, "TVectorizable", True)
+    _REGISTERED.add(op)
+
+
+_REGISTERED: set[str] = set()
+
+
+def call(op: str, *arguments: Any, dtype: str) -> Any:
+    """Call a registered operator with a known result type."""
+    return Call(Op.get(op), list(arguments), ret_ty=dtype)
+
+
+def name(text: str, node: Any) -> Any:
+    """Name a variable or buffer under construction, and return it."""
+    IRBuilder.name(text, node)
+    return node
