@@ -1,0 +1,188 @@
+"""The library's kernels with what a user, a test or a benchmark needs to run and judge them."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_tilex import kernels
+from tvm_tilex.errors import ShapeError
+from tvm_tilex.ir.program import ViewAccess
+from tvm_tilex.ir.types import DTYPES, DType, dtype_of
+from tvm_tilex.kernels import oracles
+from tvm_tilex.kernels.tolerances import Comparison, compare
+from tvm_tilex.lang.kernel import TensorSpec, TileKernel
+
+__all__ = ["KernelEntry", "entries", "numpy_dtype"]
+
+Array = NDArray[Any]
+# Role of a parameter -> its shape for P rows of N columns.
+_SHAPES: Mapping[str, Callable[[int, int], tuple[int, ...]]] = {
+    "matrix": lambda rows, columns: (rows, columns),
+    "column": lambda rows, columns: (rows,),
+    "row": lambda rows, columns: (columns,),
+    "labels": lambda rows, columns: (rows,),
+}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """NumPy's type of that storage; bfloat16 is ml_dtypes'."""
+    if dtype.name != "bfloat16":
+        return np.dtype(dtype.name)
+    import ml_dtypes
+
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """A kernel over P rows of N columns, its oracle and its row of the tolerance table.
+
+    ``roles`` gives each parameter, in call order, a shape: ``matrix`` (P, N), ``column`` (P,),
+    ``row`` (N,), ``labels`` (P,) of int64.
+    """
+
+    name: str
+    kernel: TileKernel
+    roles: tuple[str, ...]
+    oracle: Callable[..., Any]
+    operation: str
+
+    @property
+    def summary(self) -> str:
+        """First line of the kernel's documentation."""
+        return (self.kernel.__doc__ or "").partition("\n")[0]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the arguments in call order."""
+        return tuple(self.kernel.parameters)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Positions of the arguments that the kernel writes."""
+        views = self.kernel.parameters.values()
+        return tuple(i for i, view in enumerate(views) if view.access is not ViewAccess.read)
+
+    def specs(
+        self, rows: int, columns: int, dtype: str | DType = "float32"
+    ) -> tuple[TensorSpec, ...]:
+        """Argument types for P = ``rows``, N = ``columns`` and one storage type.
+
+        Raises
+        ------
+        ShapeError
+            If there are fewer than 0 rows or 1 column.
+        DTypeError
+            If the language has no such element type.
+        """
+        if rows < 0 or columns < 1:
+            raise ShapeError(f"{self.name}: {rows}x{columns} is no shape of P >= 0 by N >= 1")
+        storage = dtype_of(dtype)
+        return tuple(
+            TensorSpec(
+                _SHAPES[role](rows, columns), DTYPES["int64"] if role == "labels" else storage
+            )
+            for role in self.roles
+        )
+
+    def arguments(
+        self, rows: int, columns: int, dtype: str | DType = "float32", *, seed: int = 0
+    ) -> tuple[Array, ...]:
+        """Random inputs, and outputs filled with NaN so that a missing store shows.
+
+        Matrices are normal with spread 2 around a mean of row mod 3 - 1; labels lie in [0, N).
+        """
+        generator = np.random.default_rng(seed)
+        specs = self.specs(rows, columns, dtype)
+        return tuple(
+            np.full(spec.shape, np.nan, numpy_dtype(_typed(spec)))
+            if position in self.outputs
+            else _random(generator, role, spec, columns)
+            for position, (role, spec) in enumerate(zip(self.roles, specs, strict=True))
+        )
+
+    def expected(self, arguments: Sequence[Any]) -> tuple[NDArray[np.float64], ...]:
+        """FP64 value of each output, from the inputs among ``arguments`` (in call order)."""
+        result = self.oracle(*self._inputs(arguments))
+        return result if isinstance(result, tuple) else (result,)
+
+    def check(self, arguments: Sequence[Any]) -> tuple[Comparison, ...]:
+        """Compare each output among ``arguments``, NumPy arrays after the call, with its oracle."""
+        first = np.asarray(arguments[0])
+        magnitude = np.abs(first.astype(np.float64)).sum(axis=1)
+        return tuple(
+            compare(
+                self.operation,
+                dtype_of(str(arguments[position].dtype)),
+                arguments[position],
+                wanted,
+                columns=first.shape[1],
+                magnitude=magnitude,
+            )
+            for position, wanted in zip(self.outputs, self.expected(arguments), strict=True)
+        )
+
+    def useful_bytes(self, rows: int, columns: int, dtype: str | DType = "float32") -> int:
+        """Bytes that must move: every input element read once, every output written once."""
+        specs = self.specs(rows, columns, dtype)
+        return sum(int(np.prod(spec.shape)) * _typed(spec).bytes for spec in specs)
+
+    def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
+        return [a for position, a in enumerate(arguments) if position not in self.outputs]
+
+
+def _typed(spec: TensorSpec) -> DType:
+    assert spec.dtype is not None
+    return spec.dtype
+
+
+def _random(generator: np.random.Generator, role: str, spec: TensorSpec, columns: int) -> Array:
+    if role == "labels":
+        return generator.integers(0, columns, spec.shape, dtype=np.int64)
+    values = generator.standard_normal(spec.shape, dtype=np.float32)
+    if role == "matrix":
+        values = 2 * values + (np.arange(spec.shape[0], dtype=np.float32) % 3 - 1)[:, None]
+    return values.astype(numpy_dtype(_typed(spec)))
+
+
+@functools.cache
+def entries() -> Mapping[str, KernelEntry]:
+    """Return the library by kernel name."""
+    table: tuple[tuple[TileKernel, str, Callable[..., Any], str], ...] = (
+        (kernels.row_sum, "matrix column", oracles.row_sum, "sum"),
+        (kernels.row_max, "matrix column", oracles.row_max, "selection"),
+        (kernels.row_min, "matrix column", oracles.row_min, "selection"),
+        (kernels.minmax, "matrix column column", oracles.minmax, "selection"),
+        (kernels.softmax, "matrix matrix", oracles.softmax, "softmax"),
+        (kernels.log_softmax, "matrix matrix", oracles.log_softmax, "log"),
+        (kernels.logsumexp, "matrix column", oracles.logsumexp, "log"),
+        (kernels.layernorm, "matrix row row matrix", oracles.layernorm, "normalization"),
+        (
+            kernels.layernorm_no_affine,
+            "matrix matrix",
+            oracles.layernorm_no_affine,
+            "normalization",
+        ),
+        (kernels.rmsnorm, "matrix row matrix", oracles.rmsnorm, "normalization"),
+        (
+            kernels.residual_layernorm,
+            "matrix matrix matrix",
+            oracles.residual_layernorm,
+            "normalization",
+        ),
+        (kernels.cross_entropy, "matrix labels column", oracles.cross_entropy, "log"),
+    )
+    return types.MappingProxyType(
+        {
+            kernel.name: KernelEntry(kernel.name, kernel, tuple(roles.split()), oracle, operation)
+            for kernel, roles, oracle, operation in table
+        }
+    )

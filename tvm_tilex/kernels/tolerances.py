@@ -1,0 +1,145 @@
+"""The one table of tolerances, by operation and storage type, and the comparison that uses it.
+
+An output ``y`` of storage type ``t`` is right when::
+
+    |y - expected| <= rtol * scale + atol + u(t) * |expected| + s(t)
+
+``expected`` is the FP64 formula on the inputs *as stored*, so only the FP32 computation and one
+rounding at the store remain. ``u(t)`` is half the spacing of ``t`` at 1 and ``s(t)`` half its
+smallest subnormal: the rounding of one store, nothing more. For float32 both are already in
+``rtol`` and ``atol``. ``scale`` is ``|expected|``, except for sums, where terms of both signs
+cancel: there it is the sum of ``|x|``, and ``rtol`` grows with log2 N as the error of a tree does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tvm_tilex.ir.types import DTYPES, DType
+
+__all__ = ["STORAGE", "TOLERANCES", "Comparison", "Tolerance", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """FP32 error bound of one operation (see the module for the inequality)."""
+
+    rtol: float
+    atol: float
+    cancels: bool = False  # scale is the sum of |x|, and rtol is multiplied by log2 N
+
+
+TOLERANCES: Mapping[str, Tolerance] = {
+    # A choice, not arithmetic: bit for bit, the output being stored in the input's type.
+    "selection": Tolerance(rtol=0.0, atol=0.0),
+    "sum": Tolerance(rtol=1e-6, atol=0.0, cancels=True),
+    # Results are positive and as small as 1/N: an absolute slack of 2e-6 would excuse any row
+    # wider than 50,000. The slack left is below float32's smallest normal times 2**10.
+    "softmax": Tolerance(rtol=2e-5, atol=1e-35),
+    "log": Tolerance(rtol=2e-5, atol=2e-6),
+    "normalization": Tolerance(rtol=2e-5, atol=2e-6),
+}
+
+# Storage type -> (unit roundoff, half the smallest subnormal) of the one rounding at the store.
+STORAGE: Mapping[DType, tuple[float, float]] = {
+    DTYPES["float32"]: (0.0, 0.0),
+    DTYPES["float16"]: (2.0**-11, 2.0**-25),
+    DTYPES["bfloat16"]: (2.0**-8, 2.0**-134),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How far an output is from its oracle."""
+
+    within: bool
+    max_absolute_error: float  # over the finite elements
+    max_relative_error: float  # over the finite elements whose oracle isn't 0
+    worst_ratio: float  # largest error / allowed error; inf where a NaN or inf is misplaced
+    worst_index: tuple[int, ...]
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a Comparison has no truth value; ask for .within")
+
+
+def compare(
+    operation: str,
+    dtype: DType,
+    actual: ArrayLike,
+    expected: ArrayLike,
+    *,
+    columns: int = 1,
+    magnitude: ArrayLike | None = None,
+) -> Comparison:
+    """Compare an output with its oracle.
+
+    Parameters
+    ----------
+    operation
+        A row of :data:`TOLERANCES`.
+    dtype
+        Storage type of ``actual``.
+    actual, expected
+        Arrays of one shape; ``expected`` in float64.
+    columns
+        N, the number of reduced elements.
+    magnitude
+        Sum of |x| for each element of ``expected``; only for operations that cancel.
+
+    Raises
+    ------
+    KeyError
+        If the table has no such operation or storage type.
+    ValueError
+        If the shapes differ, or a magnitude is missing.
+    """
+    got, want = _float64(actual), _float64(expected)
+    if got.shape != want.shape:
+        raise ValueError(f"{operation}: the output has shape {got.shape}, the oracle {want.shape}")
+    finite = np.isfinite(want)
+    same_class = np.where(finite, np.isfinite(got), _same_nonfinite(got, want))
+    both = finite & np.isfinite(got)
+    error = np.where(both, np.abs(np.where(both, got, 0) - np.where(both, want, 0)), 0.0)
+    allowed = _allowed(operation, dtype, np.where(finite, want, 0.0), columns, magnitude)
+    ratio = np.where(error == 0, 0.0, error / np.maximum(allowed, np.finfo(np.float64).tiny))
+    ratio = np.where(same_class, ratio, math.inf)
+    measured = both & (want != 0)
+    relative = error[measured] / np.abs(want[measured])
+    worst = np.unravel_index(int(ratio.argmax()), ratio.shape) if ratio.size else ()
+    return Comparison(
+        within=bool((ratio <= 1.0).all()),
+        max_absolute_error=float(error.max(initial=0.0)),
+        max_relative_error=float(relative.max(initial=0.0)),
+        worst_ratio=float(ratio.max(initial=0.0)),
+        worst_index=tuple(map(int, worst)),
+    )
+
+
+def _allowed(
+    operation: str, dtype: DType, want: NDArray[np.float64], columns: int, magnitude: Any
+) -> NDArray[np.float64]:
+    tolerance = TOLERANCES[operation]
+    unit, subnormal = STORAGE[dtype]
+    rtol, scale = tolerance.rtol, np.abs(want)
+    if tolerance.cancels:
+        if magnitude is None:
+            raise ValueError(f"{operation}: needs the sum of |x|")
+        rtol, scale = rtol * math.log2(max(columns, 1)), _float64(magnitude)
+    if rtol == tolerance.atol == 0.0:
+        return np.zeros_like(want)
+    return rtol * scale + tolerance.atol + unit * np.abs(want) + subnormal
+
+
+def _same_nonfinite(got: NDArray[np.float64], want: NDArray[np.float64]) -> NDArray[np.bool_]:
+    same: NDArray[np.bool_] = (got == want) | (np.isnan(got) & np.isnan(want))
+    return same
+
+
+def _float64(array: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(array).astype(np.float64)
