@@ -1,0 +1,365 @@
+"""An executable semantics of TileIR in NumPy; it shares no code with the lowering.
+
+Statements run in order, each for a batch of programs of the enclosing nests at once: an array
+that stands for a tile has one leading dimension per enclosing nest (1 where the tile does not
+depend on that nest's program), then one per tile axis. Programs of a nest are independent, so two
+programs that write one element, or one that reads what another writes, race: the result is then
+unspecified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_tilex.errors import ArgumentError, OptionError, VerifyError
+from tvm_tilex.ir.index import INDEX_OPERATORS, Index, IndexConstant, ProgramCoordinate
+from tvm_tilex.ir.interp_elementwise import Array, apply, constant, convert, numpy_dtype
+from tvm_tilex.ir.interp_reduce import reduce_last
+from tvm_tilex.ir.ops import ElementOp
+from tvm_tilex.ir.print import format_statement
+from tvm_tilex.ir.program import (
+    Constant,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Load,
+    Operand,
+    Parallel,
+    Program,
+    Reduce,
+    Statement,
+    Store,
+    View,
+    ViewAccess,
+    state_dtype,
+)
+from tvm_tilex.ir.types import Axis, BoundsPolicy, DType
+from tvm_tilex.ir.verify import verify
+from tvm_tilex.ir.walk import result_of, walk
+
+__all__ = ["interpret"]
+
+# Elements of the largest tile over one batch of programs: 8 MiB in float64, near the cache.
+_BATCH_ELEMENTS = 1 << 20
+
+
+def interpret(
+    program: Program,
+    arrays: Sequence[Any] | Mapping[str, Any],
+    *,
+    precision: str = "float32",
+    seed: int = 0,
+) -> tuple[Array, ...]:
+    """Run a program on NumPy arrays and return its ``out`` and ``inout`` views in view order.
+
+    Parameters
+    ----------
+    program
+        A program that :func:`tvm_tilex.ir.verify.verify` accepts (it is called first).
+    arrays
+        One array per view, in view order or by name, of exactly the view's shape and element
+        type (bfloat16 as ``ml_dtypes.bfloat16``). An ``out`` view may be None or left out (at
+        the end of a sequence, or everywhere in it); a given one keeps the elements that nothing
+        writes. Nothing passed in is written to. Without an array, elements that nothing writes
+        are NaN, the largest integer or False.
+    precision
+        ``"float32"``: every elementwise operation rounds to its tile's type and every reduction
+        follows its policy in the state's type. ``"float64"``: an oracle; tiles, states and
+        outputs of float type are float64, constants are not rounded, and arrays may be float64
+        in place of the view's float type.
+    seed
+        0 gives ``unordered_tree`` reductions a balanced tree; another non-negative seed picks
+        some other legal order.
+
+    Raises
+    ------
+    VerifyError
+        If the program is malformed, or an access under ``assume`` leaves its view. The message
+        holds the statement.
+    ArgumentError
+        If an array is missing, unknown, or of another shape or element type; names the view.
+    OptionError
+        If ``precision`` or ``seed`` is outside its domain.
+    """
+    if precision not in ("float32", "float64"):
+        raise OptionError(f"precision is {precision!r}; it is 'float32' or 'float64'")
+    if seed < 0:
+        raise OptionError(f"seed is {seed}; it is not negative")
+    verify(program)
+    memory = _memory(program.views, arrays, precision)
+    with np.errstate(all="ignore"):
+        _Machine(program, memory, precision, seed).run(program.body, _Frame())
+    return tuple(memory[v.name] for v in program.views if v.access is not ViewAccess.read)
+
+
+def _memory(
+    views: tuple[View, ...], arrays: Sequence[Any] | Mapping[str, Any], precision: str
+) -> dict[str, Array]:
+    """Map each view name to its array: converted copies, safe to write to."""
+    given = dict(arrays) if isinstance(arrays, Mapping) else _by_name(views, arrays)
+    unknown = [name for name in given if name not in {view.name for view in views}]
+    if unknown:
+        raise ArgumentError(f"there is no view {unknown[0]!r}")
+    return {view.name: _storage(view, given.get(view.name), precision) for view in views}
+
+
+def _by_name(views: tuple[View, ...], arrays: Sequence[Any]) -> dict[str, Any]:
+    read = [view for view in views if view.access is not ViewAccess.write]
+    # As many arrays as there are views to read: the out views are left out everywhere.
+    targets = read if len(arrays) == len(read) else views
+    if len(arrays) > len(targets):
+        raise ArgumentError(f"{len(arrays)} arrays are given for {len(views)} views")
+    return {view.name: array for view, array in zip(targets, arrays, strict=False)}
+
+
+def _storage(view: View, given: Any, precision: str) -> Array:
+    dtype = numpy_dtype(view.dtype, precision)
+    if given is None:
+        if view.access is not ViewAccess.write:
+            raise ArgumentError(f"view {view.name!r} is {view.access.value} and has no array")
+        fill = math.nan if view.dtype.is_float else 0
+        if view.dtype.is_integer:
+            fill = np.iinfo(dtype).max
+        return np.full(view.shape, fill, dtype)
+    array = np.asarray(given)
+    if array.shape != view.shape:
+        raise ArgumentError(f"view {view.name!r} has the shape {view.shape}, not {array.shape}")
+    if array.dtype not in (numpy_dtype(view.dtype), dtype):
+        raise ArgumentError(f"view {view.name!r} holds {view.dtype}, not {array.dtype}")
+    if view.access is ViewAccess.read:
+        return array.astype(dtype, copy=False)
+    return array.astype(dtype, order="C", copy=True)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """``data`` has the enclosing nests' dimensions (each 1 or the batch's), then the axes'.
+
+    ``valid`` is None when every element is active (the ``predicate`` policy); otherwise a bool
+    array of ``data``'s rank that broadcasts to it.
+    """
+
+    axes: tuple[Axis, ...]
+    data: Array
+    valid: Array | None = None
+
+
+class _Frame:
+    """The nests around the running statement, and the values defined so far in them."""
+
+    def __init__(self, outer: _Frame | None = None) -> None:
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self.batch: int = 1 if outer is None else outer.batch
+        self.coordinates: dict[tuple[int, int], Array] = dict(outer.coordinates) if outer else {}
+        self.values: dict[int, _Tile] = dict(outer.values) if outer else {}
+
+    def enter(self, nest: Parallel, first: int, count: int) -> _Frame:
+        """Frame of programs ``first .. first + count`` of ``nest``, numbered row-major."""
+        inner = _Frame(self)
+        inner.batch = self.batch * count
+        shape = tuple(axis.extent for axis in nest.axes)
+        places = np.unravel_index(np.arange(first, first + count), shape) if shape else ()
+        for dimension, place in enumerate(places):
+            inner.coordinates[nest.nest, dimension] = place.reshape((1,) * self.depth + (count,))
+        return inner
+
+
+class _Machine:
+    def __init__(
+        self, program: Program, memory: dict[str, Array], precision: str, seed: int
+    ) -> None:
+        self._views = {view.name: view for view in program.views}
+        self._memory = memory
+        self._precision = precision
+        self._seed = seed
+
+    def run(self, body: tuple[Statement, ...], frame: _Frame) -> None:
+        for statement in body:
+            if isinstance(statement, Parallel):
+                self._nest(statement, frame)
+            elif isinstance(statement, Store):
+                self._store(statement, frame)
+            else:
+                frame.values[statement.result.number] = self._define(statement, frame)
+
+    def _nest(self, nest: Parallel, frame: _Frame) -> None:
+        programs = math.prod(axis.extent for axis in nest.axes)
+        results = (result_of(statement) for statement in walk(nest.body))
+        largest = max((value.type.elements for value in results if value is not None), default=1)
+        step = max(1, _BATCH_ELEMENTS // (frame.batch * largest))
+        for first in range(0, programs, step):
+            self.run(nest.body, frame.enter(nest, first, min(step, programs - first)))
+
+    def _define(
+        self, statement: Load | Coordinate | Elementwise | Reduce | Gather, frame: _Frame
+    ) -> _Tile:
+        if isinstance(statement, Load):
+            return self._load(statement, frame)
+        if isinstance(statement, Coordinate):
+            return self._coordinate(statement, frame)
+        if isinstance(statement, Elementwise):
+            return self._elementwise(statement, frame)
+        if isinstance(statement, Reduce):
+            return self._reduce(statement, frame)
+        return self._gather(statement, frame)
+
+    # Memory.
+
+    def _load(self, load: Load, frame: _Frame) -> _Tile:
+        array = self._memory[load.view]
+        axes = load.result.type.axes
+        places, inside = self._places(load, axes, frame)
+        if inside is None:
+            return _Tile(axes, np.asarray(array[tuple(places)]))
+        if array.size == 0:
+            data = np.zeros(np.broadcast_shapes(*(p.shape for p in places)), array.dtype)
+        else:
+            clipped = [p.clip(0, n - 1) for p, n in zip(places, array.shape, strict=True)]
+            data = np.where(inside, array[tuple(clipped)], array.dtype.type(0))
+        return _Tile(axes, data, inside if load.bounds is BoundsPolicy.predicate else None)
+
+    def _store(self, store: Store, frame: _Frame) -> None:
+        array = self._memory[store.view]
+        axes = tuple(axis for axis in store.dimensions if axis is not None)
+        places, inside = self._places(store, axes, frame)
+        dtype = self._views[store.view].dtype
+        value, valid = self._operand(store.value, dtype, axes, frame)
+        masks = [mask for mask in (inside, valid) if mask is not None]
+        shape = np.broadcast_shapes(*(a.shape for a in (*places, value, *masks)))
+        places = [np.broadcast_to(place, shape) for place in places]
+        value = np.broadcast_to(value, shape)
+        if not masks:
+            array[tuple(places)] = value
+            return
+        keep = np.broadcast_to(np.logical_and.reduce(np.broadcast_arrays(*masks)), shape)
+        array[tuple(place[keep] for place in places)] = value[keep]
+
+    def _places(
+        self, access: Load | Store, axes: tuple[Axis, ...], frame: _Frame
+    ) -> tuple[list[Array], Array | None]:
+        """Index arrays per view dimension, and where they all lie inside (None: everywhere)."""
+        shape = self._views[access.view].shape
+        places: list[Array] = []
+        inside: Array | None = None
+        for number, (origin, axis) in enumerate(zip(access.origin, access.dimensions, strict=True)):
+            place = self._index(origin, frame)
+            place = place.reshape(place.shape + (1,) * len(axes))
+            if axis is not None:
+                place = place + _along(axis, axes, frame.depth)
+            within = (place >= 0) & (place < shape[number])
+            if not within.all():
+                self._refuse(access, number, place[~within])
+                inside = within if inside is None else inside & within
+            places.append(place)
+        return places, inside
+
+    def _refuse(self, access: Load | Store, number: int, outside: Array) -> None:
+        if access.bounds in (BoundsPolicy.zero, BoundsPolicy.predicate):
+            return
+        extent = self._views[access.view].shape[number]
+        raise VerifyError(
+            f"{format_statement(access)}\n  dimension {number} of {access.view!r} (extent {extent})"
+            f" is accessed at {outside.flat[0]} [rule: {access.bounds.value}]",
+            location=access.location,
+        )
+
+    def _index(self, index: Index, frame: _Frame) -> Array:
+        """Value of an index for every program of the batch, of rank ``frame.depth``."""
+        if isinstance(index, IndexConstant):
+            return np.full((1,) * frame.depth, index.value, np.int64)
+        if isinstance(index, ProgramCoordinate):
+            place = frame.coordinates[index.nest, index.dimension]
+            return place.reshape(place.shape + (1,) * (frame.depth - place.ndim))
+        lhs, rhs = self._index(index.lhs, frame), self._index(index.rhs, frame)
+        return np.asarray(INDEX_OPERATORS[index.op](lhs, rhs))  # type: ignore[arg-type]
+
+    # Tiles.
+
+    def _operand(
+        self, operand: Operand, dtype: DType, axes: tuple[Axis, ...], frame: _Frame
+    ) -> tuple[Array, Array | None]:
+        """Data and validity, laid out over the frame's nests and ``axes``."""
+        if isinstance(operand, Constant):
+            scalar = constant(operand.value, dtype, self._precision)
+            return scalar.reshape((1,) * (frame.depth + len(axes))), None
+        tile = frame.values[operand.number]
+        valid = None if tile.valid is None else _spread(tile.valid, tile.axes, axes, frame.depth)
+        return _spread(tile.data, tile.axes, axes, frame.depth), valid
+
+    def _coordinate(self, statement: Coordinate, frame: _Frame) -> _Tile:
+        axes = statement.result.type.axes
+        place = self._index(statement.offset, frame)
+        place = place.reshape(place.shape + (1,) * len(axes))
+        if statement.axis is not None:
+            place = place + _along(statement.axis, axes, frame.depth)
+        return _Tile(axes, place.astype(numpy_dtype(statement.result.type.dtype)))
+
+    def _elementwise(self, statement: Elementwise, frame: _Frame) -> _Tile:
+        axes, result = statement.result.type.axes, statement.result.type.dtype
+        dtypes = [o.dtype if isinstance(o, Constant) else o.type.dtype for o in statement.operands]
+        operands = [
+            self._operand(operand, dtype, axes, frame)
+            for operand, dtype in zip(statement.operands, dtypes, strict=True)
+        ]
+        masks = [valid for _, valid in operands if valid is not None]
+        valid = np.logical_and.reduce(np.broadcast_arrays(*masks)) if masks else None
+        data = [array for array, _ in operands]
+        if statement.op is ElementOp.cast:
+            return _Tile(axes, convert(data[0], dtypes[0], result, self._precision), valid)
+        return _Tile(axes, apply(statement.op, data, result, self._precision), valid)
+
+    def _reduce(self, statement: Reduce, frame: _Frame) -> _Tile:
+        dtype = statement.source.type.dtype
+        axes = statement.result.type.axes
+        data, valid = self._operand(statement.source, dtype, (*axes, statement.axis), frame)
+        state = data.astype(numpy_dtype(state_dtype(dtype), self._precision))
+        identity = statement.combiner.identity(dtype)
+        if valid is not None:
+            state = np.where(valid, state, state.dtype.type(identity))
+        seed = (self._seed, statement.result.number)
+        total = reduce_last(state, statement.combiner, statement.policy, identity, seed)
+        return _Tile(axes, total.astype(numpy_dtype(dtype, self._precision), copy=False))
+
+    def _gather(self, statement: Gather, frame: _Frame) -> _Tile:
+        axes, depth = statement.result.type.axes, frame.depth
+        dtype, extent = statement.source.type.dtype, statement.axis.extent
+        index, index_valid = self._operand(statement.index, dtype, axes, frame)
+        index = index.astype(np.int64, copy=False)  # uint8 cannot hold the extent
+        selects = (index >= 0) & (index < extent)
+        source_axes = statement.source.type.axes
+        source, active = self._operand(statement.source, dtype, source_axes, frame)
+        if active is not None:
+            source, active = np.broadcast_arrays(source, active)
+        places: list[Array] = []
+        for nest in range(depth):
+            shape = [1] * (depth + len(axes))
+            shape[nest] = source.shape[nest]
+            places.append(np.arange(source.shape[nest]).reshape(shape))
+        for axis in source_axes:
+            gathered = axis == statement.axis
+            places.append(index.clip(0, extent - 1) if gathered else _along(axis, axes, depth))
+        if active is not None:
+            selects = selects & active[tuple(places)]
+        fill = constant(statement.fill, dtype, self._precision)
+        return _Tile(axes, np.where(selects, source[tuple(places)], fill), index_valid)
+
+
+def _along(axis: Axis, axes: tuple[Axis, ...], depth: int) -> Array:
+    """0 .. extent along ``axis`` of an array over ``depth`` nests and ``axes``."""
+    shape = [1] * depth + [axis.extent if a == axis else 1 for a in axes]
+    return np.arange(axis.extent).reshape(shape)
+
+
+def _spread(array: Array, own: tuple[Axis, ...], axes: tuple[Axis, ...], depth: int) -> Array:
+    """Lay ``array`` out over ``depth`` nests and ``axes``, with 1 where it does not vary."""
+    nests = array.ndim - len(own)
+    order = [own.index(axis) for axis in axes if axis in own]
+    array = array.transpose(*range(nests), *(nests + place for place in order))
+    lead = array.shape[:nests] + (1,) * (depth - nests)
+    extents = iter(array.shape[nests:])
+    return array.reshape(lead + tuple(next(extents) if axis in own else 1 for axis in axes))
