@@ -19,7 +19,7 @@ from tvm.tirx import PrimFunc
 from tvm.tirx.op import register_intrin_lowering
 from tvm.tirx.script.builder import ir as builder
 from tvm.tirx.transform import prim_func_pass
-from tvm_ffi.structural import structural_map, structural_walk
+from tvm_ffi.structural import structural_equal, structural_map, structural_walk
 
 __all__ = [
     "Analyzer",
@@ -39,6 +39,7 @@ __all__ = [
     "register_intrin_lowering",
     "register_op",
     "s_tir",
+    "structural_equal",
     "structural_map",
     "structural_walk",
     "tirx",

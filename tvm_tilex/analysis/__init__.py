@@ -1,0 +1,1 @@
+"""Read-only questions about TIRx, answered from the TIRx alone."""

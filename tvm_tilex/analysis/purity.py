@@ -1,0 +1,56 @@
+"""Which expressions have no effect and no hidden input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_tilex.tirx.compat import PURE, Call, Op, TensorLoad, Var, structural_walk
+
+__all__ = ["calls", "impure_call", "loads", "mentions"]
+
+# Lazy selection reads memory but has no effect of its own.
+_LAZY = "tirx.if_then_else"
+
+
+def impure_call(expression: Any) -> str | None:
+    """Name of the first call in ``expression`` that is not known to be pure, or None.
+
+    A call is pure if its operator's registered effect kind says so. Calls of anything that is not
+    an operator, and operators without a registered kind, are not pure.
+    """
+    found: list[str] = []
+
+    def visit(call: Call) -> None:
+        if not isinstance(call.op, Op):
+            found.append(str(call.op))
+            return
+        kind = call.op.get_attr("TCallEffectKind")
+        if call.op.name != _LAZY and (kind is None or int(kind) > PURE):
+            found.append(str(call.op.name))
+
+    structural_walk(expression, (Call, visit))
+    return found[0] if found else None
+
+
+def loads(expression: Any) -> list[Any]:
+    """Every buffer load in ``expression``, inner ones first."""
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append))
+    return found
+
+
+def mentions(node: Any, variable: Any) -> bool:
+    """Whether ``variable`` (a Var or a buffer) occurs in ``node``."""
+    found: list[bool] = []
+    structural_walk(node, (Var, lambda var: found.append(True) if var.same_as(variable) else None))
+    return bool(found)
+
+
+def calls(expression: Any) -> tuple[str, ...]:
+    """Names of the operators called in ``expression``."""
+    found: list[str] = []
+    structural_walk(
+        expression,
+        (Call, lambda call: found.append(str(getattr(call.op, "name", call.op)))),
+    )
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""From an IRModule to a runtime module: options, targets, the registered pipeline."""

@@ -1,0 +1,104 @@
+"""Compile options: frozen, validated, hashed into every cache key, printed in reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.errors import OptionError
+from tvm_tilex.lower.sharing import SharedTileMaterialization
+
+__all__ = ["CompileOptions"]
+
+_ELEMENTS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How a kernel may be realized. 0 and None mean automatic; nothing explicit is clamped.
+
+    Parameters
+    ----------
+    metal_subgroup_reductions
+        Whether Metal candidates with SIMD-group collectives are considered; None decides from the
+        target. Enabling is not permission: each reduction's policy is.
+    subgroup_reductions
+        The same for CUDA.
+    noalias
+        True promises that no argument overlaps a written one, and a call that breaks the promise
+        raises; None establishes it at each call.
+    threads_per_group
+        Exact number of threads of a group, a multiple of 32.
+    reduction_programs_per_group
+        Exact number of programs packed into a group.
+    reduction_lane_elements
+        Exact number of consecutive elements a worker owns: 1, 2, 4 or 8.
+    reduction_unroll
+        Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
+    shared_tile_materialization
+        PRESERVE or EXPENSIVE_ONLY; None lets the target choose (Metal and CUDA PRESERVE, LLVM
+        EXPENSIVE_ONLY).
+    max_reduction_striped_scalars_per_worker
+        Bound on the scalars of worker-private stripes.
+    max_thread_candidates
+        Bound on the candidates a planner may enumerate.
+    cost_policy
+        Name of the policy that scores legal candidates.
+    """
+
+    metal_subgroup_reductions: bool | None = None
+    subgroup_reductions: bool | None = None
+    noalias: bool | None = None
+    threads_per_group: int = 0
+    reduction_programs_per_group: int = 0
+    reduction_lane_elements: int = 0
+    reduction_unroll: int = 1
+    shared_tile_materialization: SharedTileMaterialization | None = None
+    max_reduction_striped_scalars_per_worker: int = 64
+    max_thread_candidates: int = 64
+    cost_policy: str = "analytic"
+
+    def __post_init__(self) -> None:
+        mode = self.shared_tile_materialization
+        if isinstance(mode, str):
+            object.__setattr__(self, "shared_tile_materialization", _materialization(mode))
+        for name in ("threads_per_group", "reduction_programs_per_group"):
+            _require(self, name, _is_count(getattr(self, name)), "0 or a positive integer")
+        threads = self.threads_per_group
+        _require(self, "threads_per_group", threads % 32 == 0, "a multiple of 32")
+        elements = self.reduction_lane_elements
+        _require(self, "reduction_lane_elements", elements in (0, *_ELEMENTS), "0, 1, 2, 4 or 8")
+        _require(self, "reduction_unroll", self.reduction_unroll in _ELEMENTS, "1, 2, 4 or 8")
+        for name in ("max_reduction_striped_scalars_per_worker", "max_thread_candidates"):
+            value = getattr(self, name)
+            _require(self, name, _is_count(value) and value > 0, "a positive integer")
+
+    def to_json(self) -> str:
+        """Stable text of every option, sorted by name."""
+        values = dataclasses.asdict(self)
+        mode = self.shared_tile_materialization
+        values["shared_tile_materialization"] = mode.value if mode else None
+        return json.dumps(values, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> CompileOptions:
+        """Options from :meth:`to_json`'s text."""
+        return cls(**json.loads(text))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _require(options: CompileOptions, name: str, holds: bool, rule: str) -> None:
+    if not holds:
+        raise OptionError(f"{name}={getattr(options, name)!r}: must be {rule}")
+
+
+def _materialization(name: str) -> SharedTileMaterialization:
+    for mode in SharedTileMaterialization:
+        if name.lower().replace("_", "-") == mode.value:
+            return mode
+    raise OptionError(f"shared_tile_materialization={name!r}: use 'preserve' or 'expensive-only'")

@@ -1,0 +1,75 @@
+"""The one ordered list of passes, from reference TIRx to what TVM's code generators take.
+
+Registered as the TIR pipeline ``tilex``. It differs from TVM's ``s_tir`` pipeline in that nothing
+merges scratch buffers or adds barriers behind a plan (no StorageRewrite, no ThreadSync), so that
+the barriers and shared bytes of a plan are those of the emitted text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_tilex import transform
+from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
+from tvm_tilex.tirx.register import register
+
+__all__ = ["realization", "register_pipeline", "tilex_pipeline"]
+
+
+def realization(target: Any) -> list[Any]:
+    """Our own passes for a target, in order."""
+    if target.kind.name == "llvm":
+        return [transform.VectorizeReductions(), transform.VectorizeDomains()]
+    limit = int(target.attrs.get("max_threads_per_block", 256))
+    return [transform.MapPrograms(threads=min(256, limit))]
+
+
+def tvm_lowering() -> list[Any]:
+    """TVM's own passes, in order."""
+    return [
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.UnifyThreadBinding(),
+        tirx.transform.StmtSimplify(),
+        s_tir.transform.LowerOpaqueBlock(),
+        tirx.transform.FlattenBuffer(),
+        tirx.transform.BF16ComputeLegalize(),
+        tirx.transform.NarrowDataType(32),
+        tirx.transform.VectorizeLoop(True),
+        tirx.transform.UnrollLoop(),
+        tirx.transform.StmtSimplify(),
+        tirx.transform.CommonSubexprElim(),
+        tirx.transform.FP8ComputeLegalize(),
+        tirx.transform.VerifyMemory(),
+        tirx.transform.AnnotateEntryFunc(),
+        tirx.transform.SplitHostDevice(),
+        tirx.transform.MakePackedAPI(),
+        tirx.transform.FP8StorageLegalize(),
+        tirx.transform.BF16StorageLegalize(),
+    ]
+
+
+def tilex_pipeline() -> tuple[Any, Any, Any]:
+    """The pipeline in the form TVM's registry asks for: body, host and device finalizers."""
+
+    @tvm.transform.module_pass(opt_level=0, name="tilex")
+    def pipeline(mod: IRModule, ctx: Any) -> IRModule:
+        mod = tvm.ir.transform.Sequential(realization(_target(mod)), name="tilex.Realize")(mod)
+        return tvm.ir.transform.Sequential(tvm_lowering(), name="tilex.Lower")(mod)
+
+    stock = tirx.compilation_pipeline
+    return pipeline, stock.finalize_host_passes, stock.finalize_device_passes
+
+
+def _target(mod: IRModule) -> Any:
+    for function in mod.functions.values():
+        target = function.attrs.get("target", None) if function.attrs else None
+        if target is not None:
+            return target
+    return tvm.target.Target("llvm")
+
+
+def register_pipeline() -> None:
+    """Register errors, operators and the pipeline with TVM. Idempotent."""
+    register()
+    tirx.register_tir_pipeline("tilex", tilex_pipeline)

@@ -1,0 +1,20 @@
+"""TVM passes that realize reference TIRx on a target. They consume verdicts and decide nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_PASSES = {
+    "MapPrograms": "tvm_tilex.transform.map_programs",
+    "VectorizeDomains": "tvm_tilex.transform.vectorize_domains",
+    "VectorizeReductions": "tvm_tilex.transform.vectorize_reductions",
+}
+
+__all__ = sorted(_PASSES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PASSES:
+        return getattr(importlib.import_module(_PASSES[name]), name)
+    raise AttributeError(f"module 'tvm_tilex.transform' has no attribute {name!r}")

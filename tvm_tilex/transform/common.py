@@ -1,0 +1,53 @@
+"""What the passes share: their base, stage checks, statement building."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import PrimFunc, Var, prim_func_pass, structural_map, tirx
+
+__all__ = ["is_stage", "replace_loops", "sequence", "serial", "substitute", "tilex_pass"]
+
+
+def tilex_pass(name: str) -> Callable[[type], type]:
+    """Make a class with ``transform_function(func, mod, ctx)`` the TVM pass ``tilex.name``."""
+    return prim_func_pass(opt_level=0, name=f"tilex.{name}")
+
+
+def is_stage(function: PrimFunc, stage: str) -> bool:
+    """Whether ``function`` is one of ours in that stage; others pass through untouched."""
+    found = function.attrs.get(attrs.STAGE, None) if function.attrs else None
+    return found is not None and str(found) == stage
+
+
+def replace_loops(node: Any, replace: Callable[[Any], Any]) -> Any:
+    """Rewrite every For in ``node``, inner ones first; ``replace`` returns the loop to keep it."""
+    return structural_map(node, (tirx.For, replace), order="post")
+
+
+def substitute(node: Any, replacements: dict[Any, Any]) -> Any:
+    """Replace variables by expressions, by identity."""
+
+    def swap(var: Any) -> Any:
+        for old, new in replacements.items():
+            if var.same_as(old):
+                return new
+        return var
+
+    return structural_map(node, (Var, swap), order="post")
+
+
+def sequence(*statements: Any) -> Any:
+    """Statements in order; None is nothing."""
+    kept = [statement for statement in statements if statement is not None]
+    return kept[0] if len(kept) == 1 else tirx.SeqStmt(kept)
+
+
+def serial(var: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
+    """``for var in range(extent)`` in the variable's own type; nothing where the extent is 0."""
+    if extent == 0:
+        return None
+    zero, stop = tirx.IntImm(str(var.ty.dtype), 0), tirx.IntImm(str(var.ty.dtype), extent)
+    return tirx.For(var, zero, stop, kind, body)
