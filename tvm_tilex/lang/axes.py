@@ -25,6 +25,8 @@ def axis(name: str, extent: SupportsIndex) -> Axis:
     ShapeError
         If the extent is negative or the name already means another extent.
     """
+    if not isinstance(name, str):
+        raise ShapeError(f"axis name {name!r} is not text", location=caller_location())
     try:
         made = Axis(name, operator.index(extent))
     except TypeError:
@@ -114,8 +116,17 @@ class IndexValue:
     def __floordiv__(self, other: Any) -> IndexValue:
         return self._binary("//", other)
 
+    def __rfloordiv__(self, other: Any) -> IndexValue:
+        return self._binary("//", other, swap=True)
+
     def __mod__(self, other: Any) -> IndexValue:
         return self._binary("%", other)
+
+    def __rmod__(self, other: Any) -> IndexValue:
+        return self._binary("%", other, swap=True)
+
+    def __neg__(self) -> IndexValue:
+        return self._binary("-", 0, swap=True)
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise CaptureError(
@@ -181,9 +192,9 @@ class Nest:
                 f"nest.index() needs a dimension: the nest has {rank}", location=caller_location()
             )
         dimension = 0 if dimension is None else dimension
-        if not 0 <= dimension < rank:
+        if not isinstance(dimension, int) or not 0 <= dimension < rank:
             raise CaptureError(
-                f"nest.index({dimension}): the nest has dimensions 0 to {rank - 1}",
+                f"nest.index({dimension!r}): the nest has dimensions 0 to {rank - 1}",
                 location=caller_location(),
             )
         return IndexValue(ProgramCoordinate(self._nest.number, dimension))

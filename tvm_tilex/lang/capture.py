@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tvm_tilex.errors import CaptureError, ShapeError
-from tvm_tilex.ir.index import Index, IndexBinary, ProgramCoordinate
-from tvm_tilex.ir.program import Binding, Parallel, Statement, Value, View
+from tvm_tilex.ir.index import Index, IndexBinary, ProgramCoordinate, index_bounds
+from tvm_tilex.ir.program import Binding, Parallel, Statement, Value, View, ViewAccess
 from tvm_tilex.ir.types import Axis, TileType
 from tvm_tilex.support.srcloc import SourceLocation, caller_location
 
@@ -40,8 +41,8 @@ class Capture:
     axes: dict[str, tuple[Axis, SourceLocation | None]] = field(default_factory=dict)
     values: int = 0
     nests: int = 0
+    stored: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     abandoned: SourceLocation | None = None
-    failed: bool = False
 
     def emit(self, statement: Statement) -> None:
         """Append a statement to the innermost open nest."""
@@ -81,8 +82,19 @@ class Capture:
         return nest
 
     def close(self, nest: OpenNest) -> None:
-        """End the body of ``nest``, which must be the innermost one."""
-        assert self.open_nests.pop() is nest
+        """End the body of ``nest``.
+
+        Raises
+        ------
+        CaptureError
+            If a nest inside it was left by ``break`` and is still open.
+        """
+        if self.innermost() is not nest:
+            raise CaptureError(
+                f"{self.kernel}: the body of parallel(...) was left by break or return",
+                location=self.abandoned or self.innermost().location,
+            )
+        self.open_nests.pop()
         statement = Parallel(
             nest.number, nest.axes, tuple(nest.body), nest.binding, location=nest.location
         )
@@ -95,6 +107,40 @@ class Capture:
             for nest in self.open_nests
             for dimension, axis in enumerate(nest.axes)
         }
+
+    def note_store(
+        self, view: View, origin: tuple[Index, ...], entries: tuple[Axis | None, ...]
+    ) -> None:
+        """Widen what is known to be stored of ``view`` by one region, over all programs."""
+        known = self.extents()
+        spans = self.stored.setdefault(view.name, [(math.inf, -math.inf)] * len(origin))
+        if 0 in known.values():
+            return  # no program runs
+        for dimension, (index, axis) in enumerate(zip(origin, entries, strict=True)):
+            low, high = index_bounds(index, known)
+            high += (axis.extent if axis else 1) - 1
+            before = spans[dimension]
+            spans[dimension] = (min(before[0], low), max(before[1], high))
+
+    def require_outputs_written(self) -> None:
+        """Refuse an ``out`` view of which some rows or columns are certainly never stored.
+
+        An ``out`` view is written whole; a kernel that keeps a part says ``inout``. The spans are
+        over-approximations, so no kernel that does write the whole view is refused.
+        """
+        for view in self.views:
+            if view.access is not ViewAccess.write or 0 in view.shape:
+                continue
+            spans = self.stored.get(view.name, [(math.inf, -math.inf)] * len(view.shape))
+            for dimension, ((low, high), extent) in enumerate(zip(spans, view.shape, strict=True)):
+                if low <= 0 and high >= extent - 1:
+                    continue
+                span = f"only {low} to {high}" if low <= high else "nothing"
+                raise ShapeError(
+                    f"{self.kernel}: 'out' view {view.name!r} {view.shape}: {span} of dimension "
+                    f"{dimension} is stored; it is written whole, or annotated 'inout'",
+                    location=caller_location(),
+                )
 
     def check_in_scope(self, index: Index, what: str) -> None:
         """Refuse a coordinate of a nest that is not open."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from tvm_tilex.ir.program import Parallel, Program, Statement, Store, View
 from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.lang.capture import Capture, capturing
 from tvm_tilex.lang.tensor import CapturedView, ViewSpec
-from tvm_tilex.support.srcloc import SourceLocation
+from tvm_tilex.support.srcloc import SourceLocation, caller_location
 
 __all__ = ["TensorSpec", "TileKernel", "spec", "tile_kernel"]
 
@@ -29,8 +30,24 @@ class TensorSpec:
 
 
 def spec(shape: Sequence[int], dtype: str | DType | None = None) -> TensorSpec:
-    """Describe an argument by shape and element type, without data."""
-    return TensorSpec(tuple(map(int, shape)), None if dtype is None else dtype_of(dtype))
+    """Describe an argument by shape and element type, without data.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        If an extent is negative or no integer, or the language has no such element type.
+    """
+    where = caller_location()
+    try:
+        extents = tuple(map(operator.index, shape))
+    except TypeError:
+        raise ShapeError(f"spec: {shape!r} is not a tuple of integers", location=where) from None
+    if any(extent < 0 for extent in extents):
+        raise ShapeError(f"spec: {extents} has a negative extent", location=where)
+    try:
+        return TensorSpec(extents, None if dtype is None else dtype_of(dtype))
+    except DTypeError as error:
+        raise DTypeError(str(error), location=where) from None
 
 
 class TileKernel:
@@ -94,9 +111,12 @@ class TileKernel:
         scope = {**self.function.__globals__, **closure.nonlocals}
         try:
             return eval(annotation, scope)
-        except NameError as error:
+        except CaptureError as error:  # its location is inside the evaluated text
+            _, _, message = str(error).partition(": ")
+            raise type(error)(f"{self.name}: {name!r}: {message}", location=self.location) from None
+        except (NameError, AttributeError, TypeError, SyntaxError) as error:
             raise CaptureError(
-                f"{self.name}: the annotation of {name!r} uses an unknown name ({error})",
+                f"{self.name}: the annotation of {name!r} cannot be evaluated ({error})",
                 location=self.location,
             ) from None
 
@@ -128,6 +148,7 @@ class TileKernel:
             )
         if not any(map(_stores, capture.body)):
             raise CaptureError(f"{self.name}: the kernel stores nothing", location=self.location)
+        capture.require_outputs_written()
         return Program(self.name, views, tuple(capture.body))
 
     def static_values(self, static: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -137,12 +158,14 @@ class TileKernel:
             if name not in values:
                 known = ", ".join(values) or "none"
                 raise ArgumentError(
-                    f"{self.name}: no compile-time constant {name!r} (it has {known})"
+                    f"{self.name}: no compile-time constant {name!r} (it has {known})",
+                    location=caller_location(),
                 )
             if not isinstance(value, _STATIC_TYPES):
                 raise ArgumentError(
                     f"{self.name}: the constant {name!r} is a {type(value).__name__}, "
-                    "not a number, text or tuple"
+                    "not a number, text or tuple",
+                    location=caller_location(),
                 )
             values[name] = value
         return values
@@ -151,23 +174,45 @@ class TileKernel:
         if len(specs) != len(self.parameters):
             raise ArgumentError(
                 f"{self.name} takes {len(self.parameters)} tensors "
-                f"({', '.join(self.parameters)}), not {len(specs)}"
+                f"({', '.join(self.parameters)}), not {len(specs)}",
+                location=caller_location(),
             )
         pairs = zip(self.parameters.items(), specs, strict=True)
-        return tuple(self._view(name, annotation, given) for (name, annotation), given in pairs)
+        views = tuple(self._view(name, annotation, given) for (name, annotation), given in pairs)
+        self._require_equal_extents(views)
+        return views
+
+    def _require_equal_extents(self, views: tuple[View, ...]) -> None:
+        known: dict[str, tuple[View, int]] = {}
+        for view in views:
+            for dimension, name in enumerate(self.parameters[view.name].dimensions or ()):
+                first, extent = known.setdefault(name, (view, view.shape[dimension]))
+                if view.shape[dimension] != extent:
+                    raise ShapeError(
+                        f"{self.name}: {view.name!r} has the shape {view.shape}, its dimension "
+                        f"{dimension} ({name}) is {extent} in {first.name!r} {first.shape}",
+                        location=caller_location(),
+                    )
 
     def _view(self, name: str, annotation: ViewSpec, given: TensorSpec) -> View:
         if len(given.shape) != annotation.rank:
             raise ShapeError(
                 f"{self.name}: {name!r} has rank {len(given.shape)} {given.shape}, "
-                f"its annotation says {annotation.rank}"
+                f"its annotation says {annotation.rank}",
+                location=caller_location(),
             )
         if any(extent < 0 for extent in given.shape):
-            raise ShapeError(f"{self.name}: {name!r} has a negative extent {given.shape}")
+            raise ShapeError(
+                f"{self.name}: {name!r} has a negative extent {given.shape}",
+                location=caller_location(),
+            )
         dtype = given.dtype or annotation.dtypes[0]
         if dtype not in annotation.dtypes:
             allowed = " or ".join(map(str, annotation.dtypes))
-            raise DTypeError(f"{self.name}: {name!r} is {dtype}, its annotation says {allowed}")
+            raise DTypeError(
+                f"{self.name}: {name!r} is {dtype}, its annotation says {allowed}",
+                location=caller_location(),
+            )
         return View(name, dtype, given.shape, annotation.access, annotation.bounds)
 
     def environment(self) -> tuple[tuple[str, Any], ...]:

@@ -275,7 +275,10 @@ def coordinate(along: Axis | IndexValue | int, dtype: str | DType = "int32") -> 
     """Return the positions 0, 1, ... along an axis, or a program index, as an integer tile."""
     capture = current_capture("coordinate")
     where = caller_location()
-    target = dtype_of(dtype)
+    try:
+        target = dtype_of(dtype)
+    except DTypeError as error:
+        raise DTypeError(str(error), location=where) from None
     if target not in (DTYPES["int32"], DTYPES["int64"]):
         raise DTypeError(f"coordinate: {target} is not int32 or int64", location=where)
     if isinstance(along, Axis):

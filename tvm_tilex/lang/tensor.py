@@ -31,25 +31,27 @@ class ViewSpec:
     rank: int
     access: ViewAccess
     bounds: BoundsPolicy
+    dimensions: tuple[str, ...] | None = None  # names; equal names demand equal extents
 
 
 class _TensorViewAnnotation:
     """``tx.TensorView[dtype, rank, option...]`` in a kernel's signature.
 
     ``dtype`` is an element type (``"float32"`` or ``tx.float32``) or ``"floating"`` /
-    ``tx.floating`` for any float storage. Options: ``"in"`` (default), ``"out"``, ``"inout"`` or
-    ``tx.In``, ``tx.Out``, ``tx.InOut``; and a bounds policy ``"checked"`` (default), ``"zero"``,
-    ``"predicate"``, ``"assume"``.
+    ``tx.floating`` for any float storage. ``rank`` is 1 to 4, or a tuple of as many dimension
+    names: over all parameters one name means one extent, checked at each call. Options: ``"in"``
+    (default), ``"out"``, ``"inout"`` or ``tx.In``, ``tx.Out``, ``tx.InOut``; and a bounds policy
+    ``"checked"`` (default), ``"zero"``, ``"predicate"``, ``"assume"``. An ``out`` view is written
+    whole.
     """
 
     def __getitem__(self, parameters: Any) -> ViewSpec:
         items = parameters if isinstance(parameters, tuple) else (parameters,)
         where = caller_location()
         # tx.floating is a tuple of types, so it arrives whole as the first item.
-        if len(items) < 2 or not isinstance(items[1], int):
-            raise CaptureError("TensorView[...] takes a dtype and a rank", location=where)
-        if not 1 <= items[1] <= 4:
-            raise CaptureError(f"TensorView rank {items[1]} is not 1 to 4", location=where)
+        rank, dimensions = _rank(items[1] if len(items) > 1 else None)
+        if not 1 <= rank <= 4:
+            raise CaptureError(f"TensorView rank {rank} is not 1 to 4", location=where)
         access, bounds = ViewAccess.read, BoundsPolicy.checked
         for option in items[2:]:
             try:
@@ -64,7 +66,18 @@ class _TensorViewAnnotation:
                 access = found
             else:
                 bounds = found
-        return ViewSpec(_dtypes(items[0]), items[1], access, bounds)
+        return ViewSpec(_dtypes(items[0]), rank, access, bounds, dimensions)
+
+
+def _rank(item: Any) -> tuple[int, tuple[str, ...] | None]:
+    if isinstance(item, int) and not isinstance(item, bool):
+        return item, None
+    if isinstance(item, tuple) and all(isinstance(name, str) for name in item):
+        return len(item), item
+    raise CaptureError(
+        "TensorView[...] takes a dtype and a rank (or a tuple of dimension names)",
+        location=caller_location(),
+    )
 
 
 def _option(option: Any) -> ViewAccess | BoundsPolicy:
@@ -78,6 +91,8 @@ def _option(option: Any) -> ViewAccess | BoundsPolicy:
 def _dtypes(item: Any) -> tuple[DType, ...]:
     if item == "floating":
         return floating
+    if item == ():
+        raise DTypeError("TensorView[...] takes at least one dtype", location=caller_location())
     try:
         return tuple(map(dtype_of, item)) if isinstance(item, tuple) else (dtype_of(item),)
     except DTypeError as error:
@@ -105,9 +120,9 @@ class CapturedView:
 
     def extent(self, dimension: int) -> int:
         """Extent of one dimension."""
-        if not 0 <= dimension < self.rank:
+        if not isinstance(dimension, int) or not 0 <= dimension < self.rank:
             raise ShapeError(
-                f"{self.view.name}.extent({dimension}): the view has dimensions 0 to "
+                f"{self.view.name}.extent({dimension!r}): the view has dimensions 0 to "
                 f"{self.rank - 1}",
                 location=caller_location(),
             )
@@ -149,6 +164,8 @@ def _checked_region(view: View, origin: Any, extents: Any) -> tuple[Coord, Shape
             location=where,
         )
     capture = current_capture(view.name)
+    if not any(view is known for known in capture.views):
+        raise CaptureError(f"{view.name} is not a parameter of {capture.kernel}", location=where)
     for axis in extents.axes:
         if capture.know(axis).extent == 0:
             raise ShapeError(
@@ -225,6 +242,7 @@ class Region:
                 location=where,
             )
         value = self._stored(tile)
+        capture.note_store(view, self._origin.indices, self._extents.entries)
         capture.emit(
             Store(
                 view.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
@@ -64,6 +65,12 @@ class Tile:
     __index__ = _refuse_scalar
     __iter__ = _refuse_scalar
     __len__ = _refuse_scalar
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise CaptureError(
+            "a tile is not indexed: load the region you want, or use tx.gather",
+            location=caller_location(),
+        )
 
     def __add__(self, other: Any) -> Tile:
         return elementwise(ElementOp.add, self, other)
@@ -223,13 +230,26 @@ def literal(value: Any, dtype: DType, what: str) -> Constant:
         )
     if dtype.kind == "bool" and isinstance(value, bool):
         return Constant(value, dtype)
-    if dtype.is_float and not isinstance(value, bool):
+    if dtype.is_float and not isinstance(value, bool) and _fits(value, dtype):
         return Constant(float(value), dtype)
     if dtype.is_integer and isinstance(value, int) and not isinstance(value, bool):
         low = 0 if dtype.kind == "uint" else -(1 << (dtype.bits - 1))
         if low <= value < low + (1 << dtype.bits):
             return Constant(value, dtype)
     raise DTypeError(f"{what}: {value!r} is not a {dtype} literal", location=caller_location())
+
+
+# Smallest magnitude that rounds to infinity: half a spacing above the largest finite number.
+_OVERFLOW = {
+    "float32": 2.0**128 - 2.0**103,
+    "float16": 65520.0,
+    "bfloat16": 2.0**128 - 2.0**119,
+}
+
+
+def _fits(value: float, dtype: DType) -> bool:
+    """Whether a number is infinite, NaN, or finite once rounded to ``dtype``."""
+    return value in (math.inf, -math.inf) or not abs(value) >= _OVERFLOW[dtype.name]
 
 
 def broadcast_axes(tiles: list[Tile], what: str) -> tuple[Axis, ...]:
