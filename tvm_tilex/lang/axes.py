@@ -138,8 +138,8 @@ class IndexValue:
     __bool__ = _refuse
     __index__ = _refuse
     __int__ = _refuse
-    __eq__ = _refuse  # type: ignore[assignment]
-    __ne__ = _refuse  # type: ignore[assignment]
+    __eq__ = _refuse
+    __ne__ = _refuse
     __lt__ = _refuse
     __le__ = _refuse
     __gt__ = _refuse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from tvm_tilex.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from tvm_tilex.ir.program import Parallel, Program, Statement, Store, View
 from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.lang.capture import Capture, capturing
+from tvm_tilex.lang.environment import environment
 from tvm_tilex.lang.tensor import CapturedView, ViewSpec
 from tvm_tilex.support.srcloc import SourceLocation, caller_location
 
@@ -215,9 +216,9 @@ class TileKernel:
             )
         return View(name, dtype, given.shape, annotation.access, annotation.bounds)
 
-    def environment(self) -> tuple[tuple[str, Any], ...]:
-        """Values that the body reads from its closure and globals, for cache keys."""
-        return _environment(self.function)
+    def environment(self) -> Hashable:
+        """Fingerprint of the values that the body reads beside its arguments, for cache keys."""
+        return environment(self.function)
 
     def __call__(self, *arguments: Any, **options: Any) -> None:
         """Compile for these arguments (cached) and run; outputs are written in place."""
@@ -230,34 +231,6 @@ def _stores(statement: Statement) -> bool:
     if isinstance(statement, Parallel):
         return any(map(_stores, statement.body))
     return isinstance(statement, Store)
-
-
-def _environment(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
-    code = function.__code__
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    found = []
-    for name in code.co_freevars:
-        found.append((name, _key(cells[name].cell_contents)))
-    for name in code.co_names:
-        if name in function.__globals__:
-            found.append((name, _key(function.__globals__[name])))
-    return tuple(found)
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, _STATIC_TYPES):
-        return value
-    if inspect.isfunction(value):
-        return (value.__code__, _shallow(value))
-    return id(value)
-
-
-def _shallow(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """Plain values that a helper function reads, one level deep."""
-    names = [n for n in function.__code__.co_names if n in function.__globals__]
-    values = [function.__globals__[n] for n in names]
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    return tuple(v for v in (*values, *cells) if isinstance(v, _STATIC_TYPES))
 
 
 def tile_kernel(function: Callable[..., None]) -> TileKernel:
