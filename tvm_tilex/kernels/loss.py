@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from tvm_tilex import lang as tx
+from tvm_tilex.kernels.shapes import COLUMN, MATRIX
 
 __all__ = ["cross_entropy"]
 
 
 @tx.tile_kernel
 def cross_entropy(
-    logits: tx.TensorView[tx.floating, 2],
-    labels: tx.TensorView[tx.int64, 1],
-    losses: tx.TensorView[tx.floating, 1, tx.Out],
+    logits: tx.TensorView[tx.floating, MATRIX],
+    labels: tx.TensorView[tx.int64, COLUMN],
+    losses: tx.TensorView[tx.floating, COLUMN, tx.Out],
 ) -> None:
     """``losses[p] = log(sum(exp(logits[p, :]))) - logits[p, labels[p]]``.
 

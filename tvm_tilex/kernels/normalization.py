@@ -11,16 +11,17 @@ constant.
 from __future__ import annotations
 
 from tvm_tilex import lang as tx
+from tvm_tilex.kernels.shapes import MATRIX, ROW
 
 __all__ = ["layernorm", "layernorm_no_affine", "residual_layernorm", "rmsnorm"]
 
 
 @tx.tile_kernel
 def layernorm(
-    x: tx.TensorView[tx.floating, 2],
-    weight: tx.TensorView[tx.floating, 1],
-    bias: tx.TensorView[tx.floating, 1],
-    out: tx.TensorView[tx.floating, 2, tx.Out],
+    x: tx.TensorView[tx.floating, MATRIX],
+    weight: tx.TensorView[tx.floating, ROW],
+    bias: tx.TensorView[tx.floating, ROW],
+    out: tx.TensorView[tx.floating, MATRIX, tx.Out],
     *,
     eps: float = 1e-5,
 ) -> None:
@@ -53,8 +54,8 @@ def layernorm(
 
 @tx.tile_kernel
 def layernorm_no_affine(
-    x: tx.TensorView[tx.floating, 2],
-    out: tx.TensorView[tx.floating, 2, tx.Out],
+    x: tx.TensorView[tx.floating, MATRIX],
+    out: tx.TensorView[tx.floating, MATRIX, tx.Out],
     *,
     eps: float = 1e-5,
 ) -> None:
@@ -83,9 +84,9 @@ def layernorm_no_affine(
 
 @tx.tile_kernel
 def rmsnorm(
-    x: tx.TensorView[tx.floating, 2],
-    weight: tx.TensorView[tx.floating, 1],
-    out: tx.TensorView[tx.floating, 2, tx.Out],
+    x: tx.TensorView[tx.floating, MATRIX],
+    weight: tx.TensorView[tx.floating, ROW],
+    out: tx.TensorView[tx.floating, MATRIX, tx.Out],
     *,
     eps: float = 1e-6,
 ) -> None:
@@ -115,9 +116,9 @@ def rmsnorm(
 
 @tx.tile_kernel
 def residual_layernorm(
-    x: tx.TensorView[tx.floating, 2],
-    residual: tx.TensorView[tx.floating, 2],
-    out: tx.TensorView[tx.floating, 2, tx.Out],
+    x: tx.TensorView[tx.floating, MATRIX],
+    residual: tx.TensorView[tx.floating, MATRIX],
+    out: tx.TensorView[tx.floating, MATRIX, tx.Out],
     *,
     eps: float = 1e-5,
 ) -> None:

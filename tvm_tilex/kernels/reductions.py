@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from tvm_tilex import lang as tx
+from tvm_tilex.kernels.shapes import COLUMN, MATRIX
 
 __all__ = ["minmax", "row_max", "row_min", "row_sum"]
 
 
 @tx.tile_kernel
-def row_sum(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1, tx.Out]) -> None:
+def row_sum(
+    x: tx.TensorView[tx.floating, MATRIX], out: tx.TensorView[tx.floating, COLUMN, tx.Out]
+) -> None:
     """Sum of each row: ``out[p] = sum(x[p, :])``.
 
     Parameters
@@ -30,7 +33,9 @@ def row_sum(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1,
 
 
 @tx.tile_kernel
-def row_max(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1, tx.Out]) -> None:
+def row_max(
+    x: tx.TensorView[tx.floating, MATRIX], out: tx.TensorView[tx.floating, COLUMN, tx.Out]
+) -> None:
     """Largest element of each row: ``out[p] = max(x[p, :])``, NaN if the row has one.
 
     Parameters
@@ -49,7 +54,9 @@ def row_max(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1,
 
 
 @tx.tile_kernel
-def row_min(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1, tx.Out]) -> None:
+def row_min(
+    x: tx.TensorView[tx.floating, MATRIX], out: tx.TensorView[tx.floating, COLUMN, tx.Out]
+) -> None:
     """Smallest element of each row: ``out[p] = min(x[p, :])``, NaN if the row has one.
 
     Parameters
@@ -69,9 +76,9 @@ def row_min(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1,
 
 @tx.tile_kernel
 def minmax(
-    x: tx.TensorView[tx.floating, 2],
-    low: tx.TensorView[tx.floating, 1, tx.Out],
-    high: tx.TensorView[tx.floating, 1, tx.Out],
+    x: tx.TensorView[tx.floating, MATRIX],
+    low: tx.TensorView[tx.floating, COLUMN, tx.Out],
+    high: tx.TensorView[tx.floating, COLUMN, tx.Out],
 ) -> None:
     """Smallest and largest element of each row, from one load of the row.
 

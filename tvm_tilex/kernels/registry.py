@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tvm_tilex import kernels
 from tvm_tilex.errors import ShapeError
 from tvm_tilex.ir.program import ViewAccess
-from tvm_tilex.ir.types import DTYPES, DType, dtype_of
+from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.kernels import oracles
 from tvm_tilex.kernels.tolerances import Comparison, compare
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
@@ -22,13 +22,6 @@ from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 __all__ = ["KernelEntry", "entries", "numpy_dtype"]
 
 Array = NDArray[Any]
-# Role of a parameter -> its shape for P rows of N columns.
-_SHAPES: Mapping[str, Callable[[int, int], tuple[int, ...]]] = {
-    "matrix": lambda rows, columns: (rows, columns),
-    "column": lambda rows, columns: (rows,),
-    "row": lambda rows, columns: (columns,),
-    "labels": lambda rows, columns: (rows,),
-}
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
@@ -43,15 +36,14 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """A kernel over P rows of N columns, its oracle and its row of the tolerance table.
+    """A kernel over P ``rows`` of N ``columns``, its oracle and its row of the tolerance table.
 
-    ``roles`` gives each parameter, in call order, a shape: ``matrix`` (P, N), ``column`` (P,),
-    ``row`` (N,), ``labels`` (P,) of int64.
+    Argument types follow from the kernel's annotations: the dimension names give the shape, and
+    an argument that cannot be stored in the asked type (labels) has its annotation's first.
     """
 
     name: str
     kernel: TileKernel
-    roles: tuple[str, ...]
     oracle: Callable[..., Any]
     operation: str
 
@@ -85,12 +77,13 @@ class KernelEntry:
         """
         if rows < 0 or columns < 1:
             raise ShapeError(f"{self.name}: {rows}x{columns} is no shape of P >= 0 by N >= 1")
-        storage = dtype_of(dtype)
+        storage, extents = dtype_of(dtype), {"rows": rows, "columns": columns}
         return tuple(
             TensorSpec(
-                _SHAPES[role](rows, columns), DTYPES["int64"] if role == "labels" else storage
+                tuple(extents[name] for name in view.dimensions or ()),
+                storage if storage in view.dtypes else view.dtypes[0],
             )
-            for role in self.roles
+            for view in self.kernel.parameters.values()
         )
 
     def arguments(
@@ -105,8 +98,8 @@ class KernelEntry:
         return tuple(
             np.full(spec.shape, np.nan, numpy_dtype(_typed(spec)))
             if position in self.outputs
-            else _random(generator, role, spec, columns)
-            for position, (role, spec) in enumerate(zip(self.roles, specs, strict=True))
+            else _random(generator, spec, columns)
+            for position, spec in enumerate(specs)
         )
 
     def expected(self, arguments: Sequence[Any]) -> tuple[NDArray[np.float64], ...]:
@@ -144,11 +137,11 @@ def _typed(spec: TensorSpec) -> DType:
     return spec.dtype
 
 
-def _random(generator: np.random.Generator, role: str, spec: TensorSpec, columns: int) -> Array:
-    if role == "labels":
+def _random(generator: np.random.Generator, spec: TensorSpec, columns: int) -> Array:
+    if not _typed(spec).is_float:
         return generator.integers(0, columns, spec.shape, dtype=np.int64)
     values = generator.standard_normal(spec.shape, dtype=np.float32)
-    if role == "matrix":
+    if len(spec.shape) == 2:
         values = 2 * values + (np.arange(spec.shape[0], dtype=np.float32) % 3 - 1)[:, None]
     return values.astype(numpy_dtype(_typed(spec)))
 
@@ -156,33 +149,23 @@ def _random(generator: np.random.Generator, role: str, spec: TensorSpec, columns
 @functools.cache
 def entries() -> Mapping[str, KernelEntry]:
     """Return the library by kernel name."""
-    table: tuple[tuple[TileKernel, str, Callable[..., Any], str], ...] = (
-        (kernels.row_sum, "matrix column", oracles.row_sum, "sum"),
-        (kernels.row_max, "matrix column", oracles.row_max, "selection"),
-        (kernels.row_min, "matrix column", oracles.row_min, "selection"),
-        (kernels.minmax, "matrix column column", oracles.minmax, "selection"),
-        (kernels.softmax, "matrix matrix", oracles.softmax, "softmax"),
-        (kernels.log_softmax, "matrix matrix", oracles.log_softmax, "log"),
-        (kernels.logsumexp, "matrix column", oracles.logsumexp, "log"),
-        (kernels.layernorm, "matrix row row matrix", oracles.layernorm, "normalization"),
-        (
-            kernels.layernorm_no_affine,
-            "matrix matrix",
-            oracles.layernorm_no_affine,
-            "normalization",
-        ),
-        (kernels.rmsnorm, "matrix row matrix", oracles.rmsnorm, "normalization"),
-        (
-            kernels.residual_layernorm,
-            "matrix matrix matrix",
-            oracles.residual_layernorm,
-            "normalization",
-        ),
-        (kernels.cross_entropy, "matrix labels column", oracles.cross_entropy, "log"),
+    table: tuple[tuple[TileKernel, Callable[..., Any], str], ...] = (
+        (kernels.row_sum, oracles.row_sum, "sum"),
+        (kernels.row_max, oracles.row_max, "selection"),
+        (kernels.row_min, oracles.row_min, "selection"),
+        (kernels.minmax, oracles.minmax, "selection"),
+        (kernels.softmax, oracles.softmax, "softmax"),
+        (kernels.log_softmax, oracles.log_softmax, "log"),
+        (kernels.logsumexp, oracles.logsumexp, "log"),
+        (kernels.layernorm, oracles.layernorm, "normalization"),
+        (kernels.layernorm_no_affine, oracles.layernorm_no_affine, "normalization"),
+        (kernels.rmsnorm, oracles.rmsnorm, "normalization"),
+        (kernels.residual_layernorm, oracles.residual_layernorm, "normalization"),
+        (kernels.cross_entropy, oracles.cross_entropy, "log"),
     )
     return types.MappingProxyType(
         {
-            kernel.name: KernelEntry(kernel.name, kernel, tuple(roles.split()), oracle, operation)
-            for kernel, roles, oracle, operation in table
+            kernel.name: KernelEntry(kernel.name, kernel, oracle, operation)
+            for kernel, oracle, operation in table
         }
     )

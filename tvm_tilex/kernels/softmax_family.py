@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 
 from tvm_tilex import lang as tx
+from tvm_tilex.kernels.shapes import COLUMN, MATRIX
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
 @tx.tile_kernel
 def softmax(
-    input: tx.TensorView[tx.floating, 2], output: tx.TensorView[tx.floating, 2, tx.Out]
+    input: tx.TensorView[tx.floating, MATRIX], output: tx.TensorView[tx.floating, MATRIX, tx.Out]
 ) -> None:
     """``output[p, :] = exp(input[p, :] - max) / sum``: the row softmax of the specification.
 
@@ -38,7 +39,7 @@ def softmax(
 
 @tx.tile_kernel
 def log_softmax(
-    input: tx.TensorView[tx.floating, 2], output: tx.TensorView[tx.floating, 2, tx.Out]
+    input: tx.TensorView[tx.floating, MATRIX], output: tx.TensorView[tx.floating, MATRIX, tx.Out]
 ) -> None:
     """``output[p, :] = input[p, :] - max - log(sum(exp(input[p, :] - max)))``.
 
@@ -60,7 +61,9 @@ def log_softmax(
 
 
 @tx.tile_kernel
-def logsumexp(x: tx.TensorView[tx.floating, 2], out: tx.TensorView[tx.floating, 1, tx.Out]) -> None:
+def logsumexp(
+    x: tx.TensorView[tx.floating, MATRIX], out: tx.TensorView[tx.floating, COLUMN, tx.Out]
+) -> None:
     """``out[p] = log(sum(exp(x[p, :])))`` without overflow.
 
     Parameters
