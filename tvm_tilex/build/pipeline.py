@@ -19,7 +19,11 @@ __all__ = ["realization", "register_pipeline", "tilex_pipeline"]
 def realization(target: Any) -> list[Any]:
     """Our own passes for a target, in order."""
     if target.kind.name == "llvm":
-        return [transform.VectorizeReductions(), transform.VectorizeDomains()]
+        return [
+            transform.FenceProducts(),
+            transform.VectorizeReductions(),
+            transform.VectorizeDomains(),
+        ]
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [transform.MapPrograms(threads=min(256, limit))]
 

@@ -16,25 +16,18 @@ __all__ = ["host_target", "resolve_target", "system_has"]
 
 
 @functools.cache
-def host_target(*, fused: bool = True) -> Any:
-    """The LLVM target of this machine's processor.
-
-    ``fused=False`` leaves out fused multiply-add: LLVM contracts by default, which would change
-    the last digit of an ordered reduction.
-    """
+def host_target() -> Any:
+    """The LLVM target of this machine's processor."""
     from tvm.target import codegen
 
     config: dict[str, Any] = {"kind": "llvm"}
     cpu = codegen.llvm_get_system_cpu()
     if cpu:
         config["mcpu"] = str(cpu)
-    if not fused:
-        # AVX-512 has fused multiply-add of its own, which -fma does not switch off.
-        config["mattr"] = ["-fma", "-fma4", "-avx512f"]
     return Target(config)
 
 
-def resolve_target(target: Any, *, fused: bool = True) -> Any:
+def resolve_target(target: Any) -> Any:
     """Return a TVM target from a kind (``"llvm"``, ``"metal"``, ``"cuda"``), dict or Target.
 
     Raises
@@ -44,8 +37,8 @@ def resolve_target(target: Any, *, fused: bool = True) -> Any:
     """
     if isinstance(target, str) and target in _DEFAULTS:
         if target == "llvm":
-            return host_target(fused=fused)
-        return Target(_DEFAULTS[target], host=host_target(fused=fused))
+            return host_target()
+        return Target(_DEFAULTS[target], host=host_target())
     try:
         resolved = Target(target)
     except Exception as error:
@@ -54,7 +47,7 @@ def resolve_target(target: Any, *, fused: bool = True) -> Any:
     if resolved.kind.name not in _DEFAULTS:
         raise TargetError(f"target kind {resolved.kind.name!r}: use one of {', '.join(_DEFAULTS)}")
     if resolved.kind.name != "llvm" and resolved.host is None:
-        resolved = resolved.with_host(host_target(fused=fused))
+        resolved = resolved.with_host(host_target())
     return resolved
 
 

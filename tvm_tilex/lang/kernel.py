@@ -62,6 +62,7 @@ class TileKernel:
         functools.update_wrapper(self, function)
         self.function = function
         self.name = function.__name__
+        self.artifacts: dict[Any, Any] = {}  # compiled for the argument types seen so far
         self.location = SourceLocation(
             function.__code__.co_filename, function.__code__.co_firstlineno
         )

@@ -51,7 +51,8 @@ def lower_program(
         T.func_name(program.name)
         T.func_attr(_attributes(program, noalias))
         views = {view.name: _parameter(view, space) for view in program.views}
-        body = BodyLowering(program, views, space, shared_values(program, materialization))
+        shared = shared_values(program, materialization, noalias=noalias)
+        body = BodyLowering(program, views, space, shared)
         for statement in program.body:
             assert isinstance(statement, Parallel)
             _root(body, statement)

@@ -50,11 +50,18 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
-def shared_values(program: Program, mode: SharedTileMaterialization) -> frozenset[int]:
-    """Numbers of the values that get storage (reductions always do, and are not listed)."""
+def shared_values(
+    program: Program, mode: SharedTileMaterialization, *, noalias: bool
+) -> frozenset[int]:
+    """Numbers of the values that get storage (reductions always do, and are not listed).
+
+    Without ``noalias`` any store may change any view, so every load is a snapshot.
+    """
     everything = tuple(statements(program.body))
     uses, widest = _uses(everything)
     written = {s.view for s in everything if isinstance(s, Store)}
+    if not noalias:
+        written = {view.name for view in program.views}
     shared: set[int] = set()
     cost: dict[int, int] = {}  # operations repeated by one more use, without stored operands
     expensive: dict[int, bool] = {}

@@ -22,6 +22,8 @@ Functions
     Which stage of the pipeline the function is in: ``reference`` or ``scheduled``.
 ``tilex.requires_precise_math``
     Set when the result depends on an order or on NaN propagation that fast math does not keep.
+``tilex.fenced``
+    Set once products are fenced against contraction.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from typing import Any
 __all__ = [
     "BINDING",
     "DOMAIN",
+    "FENCED",
     "NESTED",
     "OPTIONS",
     "PARALLEL",
@@ -51,6 +54,7 @@ POLICY = "tilex.policy"
 VALUE = "tilex.value"
 OPTIONS = "tilex.options"
 STAGE = "tilex.stage"
+FENCED = "tilex.fenced"
 PRECISE = "tilex.requires_precise_math"
 
 

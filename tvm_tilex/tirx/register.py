@@ -23,6 +23,8 @@ MAXIMUM_PROPAGATE = "tilex.maximum_propagate"
 MINIMUM_PROPAGATE = "tilex.minimum_propagate"
 # a * b + c with one rounding; TVM's own fma lets LLVM round twice.
 FMA = "tilex.fma"
+# Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
+FENCE = "tilex.fence"
 
 
 @functools.cache
@@ -32,6 +34,7 @@ def register() -> None:
         tvm_ffi.register_error(name, getattr(errors, name))
     for op in (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE):
         compat.register_op(op, "NaN-aware extremum", effect=compat.PURE, vectorizable=True)
+    compat.register_op(FENCE, "contraction fence", effect=compat.PURE, vectorizable=True)
     compat.register_op(FMA, "fused multiply-add", effect=compat.PURE, vectorizable=True)
     for op, greater in (
         (MAXIMUM, True),
@@ -42,6 +45,8 @@ def register() -> None:
         compat.register_intrin_lowering(op, target="default", f=_propagating(greater), level=99)
     compat.register_intrin_lowering(MAXIMUM, target="metal", f=_plain(tirx.max), level=99)
     compat.register_intrin_lowering(MINIMUM, target="metal", f=_plain(tirx.min), level=99)
+    compat.register_intrin_lowering(FENCE, target="default", f=lambda c: c.args[0], level=99)
+    compat.register_intrin_lowering(FENCE, target="llvm", f=_llvm_fence, level=99)
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
     # Lets printed TIRx parse back: T.tilex.maximum(a, b).
@@ -55,7 +60,7 @@ def _script_namespace() -> types.SimpleNamespace:
 
         return construct
 
-    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA)
+    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE)
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
 
@@ -81,3 +86,7 @@ def _fma(call: Any) -> Any:
 
 def _llvm_fma(call: Any) -> Any:
     return tirx.call_llvm_pure_intrin(call.ty, "llvm.fma", *call.args)
+
+
+def _llvm_fence(call: Any) -> Any:
+    return tirx.call_llvm_pure_intrin(call.ty, "llvm.arithmetic.fence", *call.args)

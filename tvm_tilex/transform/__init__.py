@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _PASSES = {
+    "FenceProducts": "tvm_tilex.transform.fence_products",
     "MapPrograms": "tvm_tilex.transform.map_programs",
     "VectorizeDomains": "tvm_tilex.transform.vectorize_domains",
     "VectorizeReductions": "tvm_tilex.transform.vectorize_reductions",

@@ -15,7 +15,8 @@ After, with L lanes::
 
 Legal because the iterations are independent: the one store writes the element of its own
 iteration, and the stored buffer is read, if at all, at exactly that element. That is checked here;
-the marker alone is not enough. Removes the marker of what it rewrites.
+the marker alone is not enough. Removes the marker of what it rewrites and moves the function to the
+stage ``scheduled``; it runs last.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class VectorizeDomains:
         self.lanes = lanes
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: Any) -> PrimFunc:
-        """Rewrite every element domain of a reference function that qualifies."""
+        """Rewrite what qualifies; the function is then ``scheduled``."""
         if not is_stage(func, "reference"):
             return func
-        return func.with_body(replace_loops(func.body, self._rewrite))
+        body = replace_loops(func.body, self._rewrite)
+        return func.with_body(body).with_attr(attrs.STAGE, "scheduled")
 
     def _rewrite(self, loop: Any) -> Any:
         depth = attrs.annotation(loop, attrs.DOMAIN)

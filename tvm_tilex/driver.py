@@ -1,0 +1,212 @@
+"""From a tile kernel to an artifact with every stage, and from a call to a launch.
+
+This module and ``tune`` alone see both ends of the pipeline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tvm_tilex import settings
+from tvm_tilex.build.dump import StageDump
+from tvm_tilex.build.options import CompileOptions
+from tvm_tilex.build.pipeline import realization, register_pipeline
+from tvm_tilex.build.target import resolve_target
+from tvm_tilex.errors import ArgumentError, TilexError
+from tvm_tilex.ir import Program
+from tvm_tilex.ir.print import format_program
+from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.ir.verify import verify
+from tvm_tilex.lang.kernel import TensorSpec, TileKernel
+from tvm_tilex.lower import SharedTileMaterialization, lower_program
+from tvm_tilex.runtime.arguments import Argument, describe
+from tvm_tilex.runtime.artifact import Artifact
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import IRModule, tvm
+from tvm_tilex.tirx.wellformed import VerifyEachPass
+
+__all__ = ["Artifact", "call", "compile", "lower"]
+
+
+def compile(
+    kernel: TileKernel,
+    *specs: Any,
+    target: Any = "llvm",
+    options: CompileOptions | None = None,
+    dump: str | Path | None = None,
+    **static: Any,
+) -> Artifact:
+    """Compile a tile kernel for argument shapes and types.
+
+    Parameters
+    ----------
+    kernel
+        A ``@tx.tile_kernel``.
+    specs
+        One per view: a shape, ``tx.spec(shape, dtype)``, or an array.
+    target
+        ``"llvm"``, ``"metal"``, ``"cuda"``, or a TVM target or its description.
+    options
+        :class:`tx.CompileOptions`.
+    dump
+        A folder that receives every stage as numbered files (also ``TILEX_DUMP``).
+    static
+        Values of the kernel's compile-time constants.
+
+    Raises
+    ------
+    TilexError
+        A subclass that names the line, operand and rule that is broken.
+    """
+    program = _capture(kernel, specs, static)
+    folder = Path(dump) if dump is not None else settings.current().dump
+    options = options or CompileOptions()
+    resolved = resolve_target(target)
+    if folder is not None:
+        return _compile(program, resolved, options, folder)
+    return _cached(program, str(resolved), resolved, options)
+
+
+def lower(
+    kernel: TileKernel, *specs: Any, options: CompileOptions | None = None, **static: Any
+) -> IRModule:
+    """Lower a tile kernel to an IRModule of reference TIRx, for any TVM pipeline.
+
+    Shared tiles are preserved unless the options say otherwise; parameters as in :func:`compile`.
+    """
+    register_pipeline()
+    return _lowered(_capture(kernel, specs, static), options or CompileOptions())
+
+
+def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Run ``kernel`` on arrays: compile for their types and device (cached) and launch."""
+    names = tuple(kernel.parameters)
+    if len(arrays) != len(names):
+        raise ArgumentError(
+            f"{kernel.name} takes {len(names)} arrays ({', '.join(names)}), not {len(arrays)}"
+        )
+    arguments = [describe(name, array) for name, array in zip(names, arrays, strict=True)]
+    static = {k: v for k, v in keywords.items() if k != "options"}
+    key = (
+        tuple((a.shape, a.dtype, a.device[0]) for a in arguments),
+        tuple(sorted(static.items())),
+        keywords.get("options"),
+        kernel.environment(),
+    )
+    artifact = kernel.artifacts.get(key)
+    if artifact is None:
+        artifact = _compile_for(kernel, names, arguments, keywords.get("options"), static)
+        kernel.artifacts[key] = artifact
+    artifact.launch(arguments)
+
+
+def _compile_for(
+    kernel: TileKernel,
+    names: tuple[str, ...],
+    arguments: Sequence[Argument],
+    options: CompileOptions | None,
+    static: Mapping[str, Any],
+) -> Artifact:
+    first = arguments[0]
+    for name, argument in zip(names, arguments, strict=True):
+        if argument.device != first.device:
+            raise ArgumentError(
+                f"{kernel.name}: {name!r} is on {argument.device[0]}:{argument.device[1]}, "
+                f"{names[0]!r} on {first.device[0]}:{first.device[1]}"
+            )
+    specs = [_array_spec(kernel.name, n, a) for n, a in zip(names, arguments, strict=True)]
+    return compile(kernel, *specs, target=first.device[0], options=options, **static)
+
+
+def _array_spec(kernel: str, name: str, argument: Argument) -> TensorSpec:
+    try:
+        return TensorSpec(argument.shape, dtype_of(argument.dtype))
+    except TilexError:
+        raise ArgumentError(
+            f"{kernel}: argument {name!r} is {argument.dtype}, not an element type of the language"
+        ) from None
+
+
+def _capture(kernel: TileKernel, specs: Sequence[Any], static: Mapping[str, Any]) -> Program:
+    if not isinstance(kernel, TileKernel):
+        raise ArgumentError(f"{kernel!r} is not a tile kernel; decorate it with @tx.tile_kernel")
+    names = [*kernel.parameters, *map(str, range(len(specs)))]
+    found = [_as_spec(kernel.name, name, s) for name, s in zip(names, specs, strict=False)]
+    return kernel.capture(found, static)
+
+
+def _as_spec(kernel: str, name: str, given: Any) -> TensorSpec:
+    if isinstance(given, TensorSpec):
+        return given
+    if isinstance(given, (tuple, list)):
+        return TensorSpec(tuple(int(extent) for extent in given))
+    return _array_spec(kernel, name, describe(name, given))
+
+
+@functools.lru_cache(maxsize=512)
+def _cached(program: Program, _: str, target: Any, options: CompileOptions) -> Artifact:
+    return _compile(program, target, options, None)
+
+
+def _lowered(program: Program, options: CompileOptions) -> IRModule:
+    verify(program)
+    mode = options.shared_tile_materialization or SharedTileMaterialization.PRESERVE
+    function = lower_program(program, mode, noalias=options.noalias is not False)
+    function = function.with_attr(attrs.OPTIONS, options.to_json())
+    return IRModule({program.name: function})
+
+
+def _compile(
+    program: Program, target: Any, options: CompileOptions, folder: Path | None
+) -> Artifact:
+    register_pipeline()
+    kind = target.kind.name
+    mode = options.shared_tile_materialization
+    if mode is None:
+        cheap = kind == "llvm" and options.noalias is not False
+        mode = (
+            SharedTileMaterialization.EXPENSIVE_ONLY
+            if cheap
+            else SharedTileMaterialization.PRESERVE
+        )
+    dump = StageDump(folder) if folder is not None else None
+    if dump is not None:
+        dump.write("tile_ir", format_program(program))
+    module = _lowered(program, replace(options, shared_tile_materialization=mode))
+    if dump is not None:
+        dump.write("reference", module.script(), "py")
+    with _instruments(dump):
+        scheduled = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(module)
+        executable = tvm.compile(scheduled, target=target, tir_pipeline="tilex")
+    artifact = Artifact(
+        name=program.name,
+        target=target,
+        options=options,
+        materialization=mode,
+        tile_ir=program,
+        tirx=module,
+        scheduled=scheduled,
+        module=executable,
+        recompile=lambda changed: _compile(program, target, changed, None),
+    )
+    if dump is not None:
+        suffix = {"metal": "metal", "cuda": "cu"}.get(kind, "s")
+        dump.write("source", artifact.source, suffix)
+    return artifact
+
+
+@contextlib.contextmanager
+def _instruments(dump: StageDump | None) -> Iterator[None]:
+    wanted = [dump.instrument()] if dump is not None else []
+    if settings.current().verify:
+        wanted.append(VerifyEachPass())
+    if not wanted:
+        yield
+        return
+    with tvm.transform.PassContext(opt_level=2, instruments=wanted):
+        yield

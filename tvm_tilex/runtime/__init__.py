@@ -1,0 +1,1 @@
+"""Launching compiled kernels on the caller's arrays, without copies."""

@@ -1,0 +1,198 @@
+"""Arrays of torch, NumPy, TVM and DLPack producers as tensors that TVM takes, without copies."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_tilex.errors import ArgumentError
+from tvm_tilex.ir.program import View, ViewAccess
+
+__all__ = ["Argument", "check_argument", "describe", "overlapping"]
+
+_DEVICES = {1: "llvm", 2: "cuda", 8: "metal"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One array of a call.
+
+    ``strides`` are in elements, ``address`` in bytes; ``tensor`` is what the kernel is called with
+    and shares the caller's memory.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    device: tuple[str, int]
+    address: int
+    item_bytes: int
+    writable: bool
+    tensor: Any
+
+    @property
+    def bytes(self) -> int:
+        """Size of a contiguous array of this shape."""
+        size = self.item_bytes
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether elements lie in row-major order without gaps."""
+        expected = 1
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return 0 in self.shape
+            expected *= extent
+        return True
+
+
+def describe(name: str, array: Any) -> Argument:
+    """Describe an array for the parameter ``name``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no array, or one whose memory cannot be shared (sparse, foreign byte order, ...).
+    """
+    if isinstance(array, np.ndarray):
+        return _describe_numpy(name, array)
+    torch = sys.modules.get("torch")  # a torch tensor means that torch is loaded
+    if torch is not None and isinstance(array, torch.Tensor):
+        return _describe_torch(name, array)
+    if hasattr(array, "__dlpack__"):
+        return _describe_dlpack(name, array)
+    raise ArgumentError(f"{name}: {type(array).__name__} is not an array (torch, NumPy, DLPack)")
+
+
+def _describe_numpy(name: str, array: np.ndarray) -> Argument:
+    dtype = array.dtype
+    if not dtype.isnative or dtype.hasobject or dtype.names is not None:
+        raise ArgumentError(f"{name}: NumPy dtype {dtype} has no counterpart in the language")
+    if any(stride % dtype.itemsize for stride in array.strides):
+        raise ArgumentError(f"{name}: strides {array.strides} are not whole elements")
+    return Argument(
+        shape=array.shape,
+        dtype=dtype.name,
+        strides=tuple(stride // dtype.itemsize for stride in array.strides),
+        device=("llvm", 0),
+        address=array.ctypes.data,
+        item_bytes=dtype.itemsize,
+        writable=array.flags.writeable,
+        tensor=_LazyNumpy(array),
+    )
+
+
+class _LazyNumpy:
+    """Exports a NumPy array only once its layout has been checked."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def export(self) -> Any:
+        import tvm_ffi
+
+        array = self.array
+        if array.dtype.name == "bfloat16":  # NumPy's DLPack has no bfloat16
+            bits = tvm_ffi.from_dlpack(_writable(array.view(np.uint16)))
+            return bits._create_view(array.shape, dtype="bfloat16")
+        return tvm_ffi.from_dlpack(_writable(array))
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """The same memory as a writable array: DLPack cannot export a read-only one."""
+    if array.flags.writeable:
+        return array
+    memory = (ctypes.c_byte * max(1, array.nbytes)).from_address(array.ctypes.data)
+    flat = np.frombuffer(memory, array.dtype, count=array.size)
+    return flat.reshape(array.shape)
+
+
+def _describe_torch(name: str, tensor: Any) -> Argument:
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+        raise ArgumentError(f"{name}: only dense, materialized torch tensors are supported")
+    kinds = {"cpu": "llvm", "cuda": "cuda", "mps": "metal"}
+    kind = kinds.get(tensor.device.type)
+    if kind is None:
+        raise ArgumentError(f"{name}: torch device {tensor.device} is not cpu, cuda or mps")
+    return Argument(
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        strides=tuple(tensor.stride()),
+        device=(kind, tensor.device.index or 0),
+        address=tensor.data_ptr(),
+        item_bytes=tensor.element_size(),
+        writable=True,
+        tensor=tensor.detach() if tensor.requires_grad else tensor,
+    )
+
+
+def _describe_dlpack(name: str, array: Any) -> Argument:
+    import tvm_ffi
+
+    try:
+        tensor = array if isinstance(array, tvm_ffi.Tensor) else tvm_ffi.from_dlpack(array)
+    except Exception as error:
+        first = str(error).strip().splitlines()[-1]
+        raise ArgumentError(f"{name}: its DLPack export failed: {first}") from None
+    code, index = tensor.device.dlpack_device_type(), tensor.device.index
+    if code not in _DEVICES:
+        raise ArgumentError(f"{name}: device {tensor.device} is not cpu, cuda or metal")
+    dtype = str(tensor.dtype)
+    return Argument(
+        shape=tuple(tensor.shape),
+        dtype=dtype,
+        strides=tuple(tensor.strides),
+        device=(_DEVICES[code], index),
+        address=tensor.data_ptr(),
+        item_bytes=max(1, tensor.dtype.itemsize),
+        writable=True,
+        tensor=tensor,
+    )
+
+
+def check_argument(kernel: str, view: View, argument: Argument) -> None:
+    """Refuse an argument that does not fit the compiled view.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the kernel, the parameter and what differs.
+    """
+    where = f"{kernel}: argument {view.name!r}"
+    if argument.dtype != view.dtype.name:
+        raise ArgumentError(f"{where} is {argument.dtype}; the kernel takes {view.dtype}")
+    if argument.shape != view.shape:
+        raise ArgumentError(
+            f"{where} has shape {argument.shape}; the kernel was compiled for {view.shape}"
+        )
+    if not argument.contiguous:
+        raise ArgumentError(
+            f"{where} has strides {argument.strides} over shape {argument.shape}; views are "
+            "row-major without gaps (pass a contiguous copy)"
+        )
+    if argument.address % argument.item_bytes:
+        raise ArgumentError(f"{where} begins at an address that is not a multiple of its element")
+    if view.access is not ViewAccess.read and not argument.writable:
+        raise ArgumentError(f"{where} is written, but the array is read-only")
+
+
+def overlapping(a: Argument, b: Argument) -> bool:
+    """Whether two contiguous arguments share a byte of one device's memory."""
+    if a.device != b.device or not a.bytes or not b.bytes:
+        return False
+    return a.address < b.address + b.bytes and b.address < a.address + a.bytes
+
+
+def exported(argument: Argument) -> Any:
+    """The tensor to call a compiled function with."""
+    tensor = argument.tensor
+    return tensor.export() if isinstance(tensor, _LazyNumpy) else tensor

@@ -1,0 +1,170 @@
+"""A compiled kernel: every stage of its making, the argument checks and the launch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tvm_tilex.build.options import CompileOptions
+from tvm_tilex.build.target import system_has
+from tvm_tilex.errors import ArgumentError, TargetError
+from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
+from tvm_tilex.lower import SharedTileMaterialization
+from tvm_tilex.lower.sharing import statements
+from tvm_tilex.runtime.arguments import (
+    Argument,
+    check_argument,
+    describe,
+    exported,
+    overlapping,
+)
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import IRModule
+
+__all__ = ["Artifact"]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled kernel with every stage of its making; called like the kernel.
+
+    ``tile_ir`` is the captured program, ``tirx`` the reference module, ``scheduled`` the module
+    after this package's passes, ``module`` TVM's executable. ``proof`` and ``plan`` are None where
+    the reference map is used.
+    """
+
+    name: str
+    target: Any
+    options: CompileOptions
+    materialization: SharedTileMaterialization
+    tile_ir: Program
+    tirx: IRModule
+    scheduled: IRModule
+    module: Any
+    proof: Any = None
+    plan: Any = None
+    recompile: Callable[[CompileOptions], Artifact] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+    @functools.cached_property
+    def source(self) -> str:
+        """Emitted source: Metal or CUDA text, or assembly on LLVM."""
+        if self.kind == "llvm":
+            return str(self.module.mod.inspect_source("asm"))
+        imports = self.module.mod.imports
+        return str(imports[0].inspect_source()) if imports else ""
+
+    @property
+    def kind(self) -> str:
+        """Target kind: llvm, metal or cuda."""
+        return str(self.target.kind.name)
+
+    @property
+    def requires_precise_math(self) -> bool:
+        """Whether fast math could change the result beyond what the kernel permits."""
+        return attrs.PRECISE in self.tirx[self.name].attrs
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The packed function that launches the kernel on tensors of this device."""
+        if not system_has(self.kind):
+            raise TargetError(
+                f"{self.name}: compiled for {self.kind}, but this process has no {self.kind} device"
+            )
+        return self.module[self.name]
+
+    @functools.cached_property
+    def empty(self) -> bool:
+        """Whether no program runs at all."""
+        roots = [s for s in self.tile_ir.body if isinstance(s, Parallel)]
+        return all(any(axis.extent == 0 for axis in root.axes) for root in roots)
+
+    def __call__(self, *arrays: Any) -> None:
+        """Check the arrays against the compiled views and launch; outputs are written in place.
+
+        Raises
+        ------
+        ArgumentError
+            If an array differs in number, type, shape, layout or device, or overlaps an output.
+        TargetError
+            If the target's device is not present.
+        """
+        views = self.tile_ir.views
+        if len(arrays) != len(views):
+            names = ", ".join(view.name for view in views)
+            raise ArgumentError(
+                f"{self.name} takes {len(views)} arrays ({names}), not {len(arrays)}"
+            )
+        arguments = [describe(v.name, array) for v, array in zip(views, arrays, strict=True)]
+        self.launch(arguments)
+
+    def launch(self, arguments: Sequence[Argument]) -> None:
+        """Check described arguments and launch."""
+        for view, argument in zip(self.tile_ir.views, arguments, strict=True):
+            check_argument(self.name, view, argument)
+            if argument.device[0] != self.kind:
+                raise ArgumentError(
+                    f"{self.name}: argument {view.name!r} is on {argument.device[0]}, the kernel "
+                    f"was compiled for {self.kind}"
+                )
+        if self.empty:
+            return
+        artifact = self._in_place if self._overlaps(arguments) else self
+        artifact.function(*map(exported, arguments))
+
+    def export_library(self, path: str | Path) -> Path:
+        """Write a shared library that TVM's runtime loads without this package or the compiler."""
+        path = Path(path)
+        self.module.export_library(str(path))
+        return path
+
+    def _overlaps(self, arguments: Sequence[Argument]) -> bool:
+        """Whether a written argument shares memory with another one.
+
+        Memory may be shared by exactly the same array, where every program reads only what it
+        writes; everything else would race, and is refused.
+        """
+        views = self.tile_ir.views
+        found = False
+        for i, written in enumerate(views):
+            if written.access is ViewAccess.read:
+                continue
+            for j, other in enumerate(views):
+                if i == j or not overlapping(arguments[i], arguments[j]):
+                    continue
+                pair = f"{self.name}: arguments {written.name!r} and {other.name!r}"
+                if self.options.noalias:
+                    raise ArgumentError(f"{pair} overlap, and noalias=True was promised")
+                same = arguments[i].address == arguments[j].address and written.shape == other.shape
+                if not same or written.dtype != other.dtype:
+                    raise ArgumentError(f"{pair} overlap in part; rows run in parallel")
+                if not _runs_in_place(self.tile_ir, written.name, other.name):
+                    raise ArgumentError(
+                        f"{pair} are the same array, but a program reads what another writes"
+                    )
+                found = True
+        return found
+
+    @functools.cached_property
+    def _in_place(self) -> Artifact:
+        """The reference map with every load kept as a snapshot and no aliasing promise."""
+        assert self.recompile is not None
+        preserve = SharedTileMaterialization.PRESERVE
+        return self.recompile(
+            replace(self.options, noalias=False, shared_tile_materialization=preserve)
+        )
+
+
+def _runs_in_place(program: Program, written: str, other: str) -> bool:
+    """Whether each program touches both views only at one and the same region."""
+    regions = {
+        (statement.origin, statement.dimensions)
+        for statement in statements(program.body)
+        if isinstance(statement, (Load, Store)) and statement.view in (written, other)
+    }
+    bounded = all(program.view(v).bounds is BoundsPolicy.checked for v in (written, other))
+    return len(regions) == 1 and bounded
