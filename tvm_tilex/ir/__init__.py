@@ -2,6 +2,7 @@
 
 from tvm_tilex.ir.index import Index, IndexBinary, IndexConstant, ProgramCoordinate, index_bounds
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
+from tvm_tilex.ir.print import format_program, format_statement
 from tvm_tilex.ir.program import (
     Binding,
     Constant,
@@ -49,5 +50,7 @@ __all__ = [
     "Value",
     "View",
     "ViewAccess",
+    "format_program",
+    "format_statement",
     "index_bounds",
 ]
