@@ -9,7 +9,7 @@ import pytest
 import tvm_tilex as tx
 from tvm_tilex import kernels
 from tvm_tilex.ir.interp import interpret
-from tvm_tilex.ir.print import print_program
+from tvm_tilex.ir.print import format_program
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.ir.walk import walk
 
@@ -61,13 +61,13 @@ def test_the_program_is_the_written_one(name, golden):
     kernel, specs = SPECS[name]
     program = kernel.capture(specs)
     verify(program)
-    golden(print_program(program), f"{name}.tileir")
+    golden(format_program(program), f"{name}.tileir")
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_library_has_the_same_program(name):
     kernel, specs = SPECS[name]
-    assert print_program(kernels.catalog()[name].kernel.capture(specs)) == print_program(
+    assert format_program(kernels.catalog()[name].kernel.capture(specs)) == format_program(
         kernel.capture(specs)
     )
 
