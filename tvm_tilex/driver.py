@@ -6,13 +6,13 @@ This module and ``tune`` alone see both ends of the pipeline.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tvm_tilex import settings
+from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, device_launches
 from tvm_tilex.build.dump import StageDump
 from tvm_tilex.build.options import CompileOptions
 from tvm_tilex.build.pipeline import realization, register_pipeline
@@ -69,7 +69,7 @@ def compile(
     resolved = resolve_target(target)
     if folder is not None:
         return _compile(program, resolved, options, folder)
-    return _cached(program, str(resolved), resolved, options)
+    return _cached(program, resolved, options)
 
 
 def lower(
@@ -148,9 +148,15 @@ def _as_spec(kernel: str, name: str, given: Any) -> TensorSpec:
     return _array_spec(kernel, name, describe(name, given))
 
 
-@functools.lru_cache(maxsize=512)
-def _cached(program: Program, _: str, target: Any, options: CompileOptions) -> Artifact:
-    return _compile(program, target, options, None)
+def _cached(program: Program, target: Any, options: CompileOptions) -> Artifact:
+    # Text, not equality: 0.0 == -0.0 and True == 1, but they are different programs.
+    key = (format_program(program), str(target), options.to_json())
+    if key not in _ARTIFACTS:
+        _ARTIFACTS[key] = _compile(program, target, options, None)
+    return _ARTIFACTS[key]
+
+
+_ARTIFACTS: dict[tuple[str, str, str], Artifact] = {}
 
 
 def _lowered(program: Program, options: CompileOptions) -> IRModule:
@@ -180,9 +186,17 @@ def _compile(
     module = _lowered(program, replace(options, shared_tile_materialization=mode))
     if dump is not None:
         dump.write("reference", module.script(), "py")
-    with _instruments(dump):
+    recorder = SplitRecorder()
+    with _instruments(dump, recorder):
         scheduled = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(module)
         executable = tvm.compile(scheduled, target=target, tir_pipeline="tilex")
+    device = None
+    if kind != "llvm":
+        assert recorder.module is not None
+        launches = device_launches(recorder.module, program.name)
+        source = str(executable.mod.imports[0].inspect_source()) if launches else ""
+        precise = attrs.PRECISE in module[program.name].attrs
+        device = DeviceArtifact(kind, source, launches, precise)
     artifact = Artifact(
         name=program.name,
         target=target,
@@ -192,6 +206,7 @@ def _compile(
         tirx=module,
         scheduled=scheduled,
         module=executable,
+        device=device,
         recompile=lambda changed: _compile(program, target, changed, None),
     )
     if dump is not None:
@@ -201,12 +216,15 @@ def _compile(
 
 
 @contextlib.contextmanager
-def _instruments(dump: StageDump | None) -> Iterator[None]:
-    wanted = [dump.instrument()] if dump is not None else []
+def _instruments(dump: StageDump | None, recorder: SplitRecorder) -> Iterator[None]:
+    """The caller's pass context with our instruments added."""
+    current = tvm.transform.PassContext.current()
+    wanted = [*(current.instruments or ()), recorder]
+    if dump is not None:
+        wanted.append(dump.instrument())
     if settings.current().verify:
         wanted.append(VerifyEachPass())
-    if not wanted:
-        yield
-        return
-    with tvm.transform.PassContext(opt_level=2, instruments=wanted):
+    with tvm.transform.PassContext(
+        opt_level=current.opt_level, config=dict(current.config), instruments=wanted
+    ):
         yield

@@ -8,6 +8,7 @@ tiles (the result is rounded back to the tile's type), the tile's own type other
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
 
 from tvm_tilex.ir.index import Index
@@ -80,6 +81,10 @@ class Constant:
     value: bool | int | float
     dtype: DType
 
+    def __post_init__(self) -> None:
+        if self.value != self.value:  # one NaN object, so that equal programs compare equal
+            object.__setattr__(self, "value", math.nan)
+
 
 Operand = Value | Constant
 
@@ -149,6 +154,10 @@ class Gather:
     fill: bool | int | float
     location: SourceLocation | None = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.fill != self.fill:
+            object.__setattr__(self, "fill", math.nan)
+
 
 @dataclass(frozen=True)
 class Store:
@@ -184,6 +193,11 @@ class Program:
     name: str
     views: tuple[View, ...]
     body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        from tvm_tilex.ir.print import format_program  # the printer imports these nodes
+
+        return format_program(self)
 
     def view(self, name: str) -> View:
         """Return the parameter of that name."""

@@ -12,7 +12,7 @@ import numpy as np
 from tvm_tilex.errors import ArgumentError
 from tvm_tilex.ir.program import View, ViewAccess
 
-__all__ = ["Argument", "check_argument", "describe", "overlapping"]
+__all__ = ["Argument", "as_numpy", "check_argument", "describe", "exported", "overlapping"]
 
 _DEVICES = {1: "llvm", 2: "cuda", 8: "metal"}
 
@@ -190,6 +190,20 @@ def overlapping(a: Argument, b: Argument) -> bool:
     if a.device != b.device or not a.bytes or not b.bytes:
         return False
     return a.address < b.address + b.bytes and b.address < a.address + a.bytes
+
+
+def as_numpy(argument: Argument) -> np.ndarray:
+    """The argument's memory as a NumPy array (processor memory only)."""
+    tensor = argument.tensor
+    if isinstance(tensor, _LazyNumpy):
+        return tensor.array
+    if argument.dtype == "bfloat16":
+        import ml_dtypes
+        import torch
+
+        if isinstance(tensor, torch.Tensor):
+            return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return np.from_dlpack(tensor)
 
 
 def exported(argument: Argument) -> Any:

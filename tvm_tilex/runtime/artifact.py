@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tvm_tilex.build.device_artifact import DeviceArtifact
 from tvm_tilex.build.options import CompileOptions
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
@@ -21,6 +22,7 @@ from tvm_tilex.runtime.arguments import (
     exported,
     overlapping,
 )
+from tvm_tilex.runtime.simulate import simulate
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule
 
@@ -46,6 +48,7 @@ class Artifact:
     module: Any
     proof: Any = None
     plan: Any = None
+    device: DeviceArtifact | None = None
     recompile: Callable[[CompileOptions], Artifact] | None = field(
         default=None, compare=False, repr=False
     )
@@ -93,28 +96,57 @@ class Artifact:
         TargetError
             If the target's device is not present.
         """
+        self.launch(self._describe(arrays))
+
+    def _describe(self, arrays: Sequence[Any]) -> list[Argument]:
         views = self.tile_ir.views
         if len(arrays) != len(views):
             names = ", ".join(view.name for view in views)
             raise ArgumentError(
                 f"{self.name} takes {len(views)} arrays ({names}), not {len(arrays)}"
             )
-        arguments = [describe(v.name, array) for v, array in zip(views, arrays, strict=True)]
-        self.launch(arguments)
+        return [describe(view.name, array) for view, array in zip(views, arrays, strict=True)]
 
     def launch(self, arguments: Sequence[Argument]) -> None:
         """Check described arguments and launch."""
         for view, argument in zip(self.tile_ir.views, arguments, strict=True):
             check_argument(self.name, view, argument)
-            if argument.device[0] != self.kind:
+            if argument.device[0] != self._expected_device:
                 raise ArgumentError(
                     f"{self.name}: argument {view.name!r} is on {argument.device[0]}, the kernel "
-                    f"was compiled for {self.kind}"
+                    f"was compiled for {self.kind} and takes {self._expected_device} memory here"
                 )
         if self.empty:
             return
         artifact = self._in_place if self._overlaps(arguments) else self
+        if self.simulated:
+            simulate(artifact.device, artifact.tile_ir, arguments)
+            return
         artifact.function(*map(exported, arguments))
+
+    @functools.cached_property
+    def simulated(self) -> bool:
+        """Whether calls run in the simulator: a Metal kernel where there is no Apple GPU."""
+        return self.kind == "metal" and not system_has("metal")
+
+    @property
+    def _expected_device(self) -> str:
+        return "llvm" if self.simulated else self.kind
+
+    def simulate(self, *arrays: Any, seed: int = 0) -> tuple[Any, ...]:
+        """Run a Metal kernel's emitted text in the simulator on processor memory.
+
+        Returns
+        -------
+        tuple
+            The simulator's counters, one for each launch.
+        """
+        if self.device is None or self.kind != "metal":
+            raise TargetError(f"{self.name}: only a Metal kernel runs in the simulator")
+        arguments = self._describe(arrays)
+        for view, argument in zip(self.tile_ir.views, arguments, strict=True):
+            check_argument(self.name, view, argument)
+        return simulate(self.device, self.tile_ir, arguments, seed=seed)
 
     def export_library(self, path: str | Path) -> Path:
         """Write a shared library that TVM's runtime loads without this package or the compiler."""

@@ -1,0 +1,5 @@
+"""``python -m tvm_tilex`` is ``tilex``."""
+
+from tvm_tilex.tools.cli import main
+
+main()

@@ -1,0 +1,122 @@
+"""What another runtime needs to launch a kernel without TVM: source, entry, grid, arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.errors import LoweringError
+from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.tirx.compat import Call, IRModule, Op, Var, ir, structural_walk, tirx
+
+__all__ = ["DeviceArtifact", "KernelLaunch", "SplitRecorder", "device_launches"]
+
+_DIMENSIONS = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """One launch of a device function.
+
+    ``grid`` counts threadgroups, ``group`` threads of a threadgroup, both as (x, y, z).
+    ``buffers`` names the kernel's parameters in the order of the device function's buffers;
+    ``scalars`` are the values of the trailing scalar structure, in field order.
+    ``shared_bytes`` is the static threadgroup memory.
+    """
+
+    entry: str
+    grid: tuple[int, int, int]
+    group: tuple[int, int, int]
+    buffers: tuple[str, ...]
+    scalars: tuple[int | float, ...]
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceArtifact:
+    """Device source with its launches, in order; empty where no program runs."""
+
+    kind: str
+    source: str
+    launches: tuple[KernelLaunch, ...]
+    requires_precise_math: bool
+
+
+@ir.instrument.pass_instrument
+class SplitRecorder:
+    """TVM pass instrument that keeps the module as it is when host and device are split."""
+
+    def __init__(self) -> None:
+        self.module: IRModule | None = None
+
+    def run_after_pass(self, mod: IRModule, info: Any) -> None:
+        """Keep the module after SplitHostDevice."""
+        if info.name == "tirx.SplitHostDevice":
+            self.module = mod
+
+
+def device_launches(split: IRModule, function: str) -> tuple[KernelLaunch, ...]:
+    """Launches that the host function makes, read from the module after SplitHostDevice.
+
+    Raises
+    ------
+    LoweringError
+        If a launch extent is not a constant or an argument is not a parameter's buffer.
+    """
+    calls: list[Any] = []
+
+    def visit(call: Call) -> None:
+        if isinstance(call.op, Op) and call.op.name == "tirx.call_ffi_kernel":
+            calls.append(call)
+
+    structural_walk(split[function].body, (Call, visit))
+    return tuple(_launch(split, call) for call in calls)
+
+
+def _launch(split: IRModule, call: Any) -> KernelLaunch:
+    entry = str(call.args[0].value)
+    device = split[entry]
+    count = len(device.params)
+    extents = dict(zip(map(str, call.attrs.launch_params), call.args[1 + count :], strict=True))
+    buffers, scalars = [], []
+    for argument in call.args[1 : 1 + count]:
+        if isinstance(argument, Call) and isinstance(argument.args[0], Var):
+            buffers.append(str(argument.args[0].name))
+        elif isinstance(argument, (tirx.IntImm, tirx.FloatImm)):
+            scalars.append(argument.value)
+        else:
+            raise LoweringError(f"{entry}: launch argument {argument} is no parameter's buffer")
+    return KernelLaunch(
+        entry=entry,
+        grid=_extents(entry, extents, "blockIdx"),
+        group=_extents(entry, extents, "threadIdx"),
+        buffers=tuple(buffers),
+        scalars=tuple(scalars),
+        shared_bytes=_shared_bytes(device),
+    )
+
+
+def _extents(entry: str, extents: dict[str, Any], prefix: str) -> tuple[int, int, int]:
+    found = []
+    for dimension in _DIMENSIONS:
+        extent = extents.get(f"{prefix}.{dimension}", tirx.IntImm("int32", 1))
+        if not isinstance(extent, tirx.IntImm):
+            raise LoweringError(f"{entry}: {prefix}.{dimension} has the extent {extent}")
+        found.append(int(extent.value))
+    return found[0], found[1], found[2]
+
+
+def _shared_bytes(device: Any) -> int:
+    total = 0
+
+    def visit(statement: Any) -> None:
+        nonlocal total
+        if statement.buffer.scope() != "shared":
+            return
+        size = dtype_of(str(statement.buffer.ty.dtype)).bytes
+        for extent in statement.buffer.ty.shape:
+            size *= int(extent.value)
+        total += size
+
+    structural_walk(device.body, (tirx.AllocBuffer, visit))
+    return total

@@ -1,0 +1,146 @@
+"""``tilex run``: compile a kernel, run it on random data, check every output against FP64."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import statistics
+import time
+from typing import Any
+
+import click
+
+from tvm_tilex.build.target import system_has
+from tvm_tilex.driver import Artifact, compile
+from tvm_tilex.kernels.tolerances import Comparison
+from tvm_tilex.tools.options import kernel_options
+from tvm_tilex.tools.report import describe_plan, heading
+from tvm_tilex.tools.subjects import Subject, make_subject
+
+__all__ = ["run"]
+
+_TIMED_SECONDS = 0.2
+_TIMED_CALLS = 50
+
+
+@click.command()
+@kernel_options
+@click.option("--no-source", is_flag=True, help="Leave out the kernel's text and Metal source.")
+def run(
+    kernel: str,
+    shapes: tuple[tuple[int, ...], ...],
+    target: str,
+    dtype: str,
+    seed: int,
+    as_json: bool,
+    no_source: bool,
+) -> int:
+    """Compile KERNEL (a library name or FILE.py:NAME), run it and check it against FP64."""
+    subject = make_subject(kernel, shapes, dtype)
+    started = time.perf_counter()
+    artifact = compile(subject.kernel, *subject.specs, target=target)
+    compiled = time.perf_counter() - started
+    before = subject.arguments(seed)
+    after = tuple(array.copy() for array in before)
+    where, seconds = _execute(artifact, after)
+    comparisons = subject.check(artifact.tile_ir, before, after)
+    right = all(comparison.within for comparison in comparisons)
+    facts = _facts(subject, artifact, comparisons, compiled, where, seconds)
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+        return 0 if right else 1
+    if not no_source:
+        heading("kernel")
+        click.echo(inspect.getsource(subject.kernel.function).rstrip())
+    heading("result")
+    for name, value in facts["lines"]:
+        click.echo(f"{name:<9} {value}")
+    if not no_source:
+        heading("the same kernel as Metal source")
+        metal = (
+            artifact
+            if target == "metal"
+            else compile(subject.kernel, *subject.specs, target="metal")
+        )
+        click.echo(metal.source.strip())
+    return 0 if right else 1
+
+
+def _execute(artifact: Artifact, arrays: tuple[Any, ...]) -> tuple[str, float | None]:
+    """Run once for the result, then repeatedly for the median time of a call in seconds."""
+    if not system_has(artifact.kind):
+        return _simulate(artifact, arrays), None
+    artifact(*arrays)
+    times: list[float] = []
+    until = time.perf_counter() + _TIMED_SECONDS
+    scratch = tuple(array.copy() for array in arrays)
+    while len(times) < _TIMED_CALLS and (not times or time.perf_counter() < until):
+        begin = time.perf_counter()
+        artifact(*scratch)
+        times.append(time.perf_counter() - begin)
+    return "this machine's processor", statistics.median(times)
+
+
+def _simulate(artifact: Artifact, arrays: tuple[Any, ...]) -> str:
+    artifact(*arrays)
+    return "simulator"
+
+
+def _facts(
+    subject: Subject,
+    artifact: Artifact,
+    comparisons: tuple[Comparison, ...],
+    compiled: float,
+    where: str,
+    seconds: float | None,
+) -> dict[str, Any]:
+    right = all(comparison.within for comparison in comparisons)
+    views = [view for view in artifact.tile_ir.views if view.access.value != "in"]
+    outputs = [
+        {
+            "name": view.name,
+            "max_absolute_error": comparison.max_absolute_error,
+            "max_relative_error": comparison.max_relative_error,
+            "fraction_of_allowed_error": comparison.worst_ratio,
+            "right": comparison.within,
+        }
+        for view, comparison in zip(views, comparisons, strict=True)
+    ]
+    shape = "x".join(map(str, subject.shape))
+    verdict = "right" if right else "WRONG"
+    lines = [
+        ("kernel", f"{artifact.name} {shape} {subject.dtype} on {artifact.kind} ({where})"),
+        ("plan", describe_plan(artifact)),
+        ("compile", f"{1e3 * compiled:.1f} ms from Python source to module"),
+    ]
+    for output in outputs:
+        lines.append(
+            (
+                "error",
+                f"{output['name']}: {output['max_absolute_error']:.2e} absolute, "
+                f"{output['max_relative_error']:.2e} relative to FP64, "
+                f"{output['fraction_of_allowed_error']:.3f} of the allowed: {verdict}",
+            )
+        )
+    if seconds is not None:
+        lines.append(("time", f"{1e6 * seconds:.1f} us a call (median)" + _rate(subject, seconds)))
+    return {
+        "kernel": artifact.name,
+        "shape": list(subject.shape),
+        "dtype": subject.dtype,
+        "target": artifact.kind,
+        "executed_on": where,
+        "plan": describe_plan(artifact),
+        "compile_seconds": compiled,
+        "seconds_per_call": seconds,
+        "outputs": outputs,
+        "right": right,
+        "lines": lines,
+    }
+
+
+def _rate(subject: Subject, seconds: float) -> str:
+    if subject.entry is None or seconds == 0:
+        return ""
+    moved = subject.entry.useful_bytes(subject.shape[0], subject.shape[1], subject.dtype)
+    return f", {moved / seconds / 1e9:.2f} GB/s of useful traffic"
