@@ -1,0 +1,16 @@
+// A kernel library that `Artifact.export_library` wrote, through TVM's C++ API.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "array.h"
+
+namespace tilex {
+
+// Calls `function` of the shared library at `path` on `arrays`, in place, on the CPU.
+// Throws UsageError if the library cannot be loaded, lacks the function, or if the function
+// refuses the arrays (number, element type, shape, alignment).
+void call_kernel(const std::string& path, const std::string& function, std::vector<Array>& arrays);
+
+}  // namespace tilex
