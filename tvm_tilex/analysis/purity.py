@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_tilex.tirx.compat import PURE, Call, Op, TensorLoad, Var, structural_walk
+from tvm_tilex.tirx.compat import IF_THEN_ELSE, PURE, Call, Op, TensorLoad, Var, structural_walk
 
 __all__ = ["calls", "impure_call", "loads", "mentions"]
-
-# Lazy selection reads memory but has no effect of its own.
-_LAZY = "tirx.if_then_else"
-
 
 def impure_call(expression: Any) -> str | None:
     """Name of the first call in ``expression`` that is not known to be pure, or None.
@@ -25,7 +21,7 @@ def impure_call(expression: Any) -> str | None:
             found.append(str(call.op))
             return
         kind = call.op.get_attr("TCallEffectKind")
-        if call.op.name != _LAZY and (kind is None or int(kind) > PURE):
+        if call.op.name != IF_THEN_ELSE and (kind is None or int(kind) > PURE):
             found.append(str(call.op.name))
 
     structural_walk(expression, (Call, visit))

@@ -46,6 +46,9 @@ __all__ = [
     "tvm",
 ]
 
+# Lazy selection: only the chosen branch is evaluated.
+IF_THEN_ELSE = "prim.if_then_else"
+
 PURE = 1
 OPAQUE = 3
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from tvm_tilex.analysis.purity import calls, impure_call, loads, mentions
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import IRModule, PrimFunc, Var, structural_equal, tirx
+from tvm_tilex.tirx.compat import IF_THEN_ELSE, IRModule, PrimFunc, Var, structural_equal, tirx
 from tvm_tilex.transform.common import (
     is_stage,
     replace_loops,
@@ -94,7 +94,7 @@ class VectorizeDomains:
 def _independent(loop: Any) -> bool:
     """One pure store to ``[..., e]``, and no other element of its buffer is read."""
     store = loop.body
-    if not isinstance(store, tirx.BufferStore) or "tirx.if_then_else" in calls(store.value):
+    if not isinstance(store, tirx.BufferStore) or IF_THEN_ELSE in calls(store.value):
         return False
     if impure_call(store.value) is not None:
         return False

@@ -27,7 +27,7 @@ from tvm_tilex.analysis.reduction import ReductionUpdate, match_update
 from tvm_tilex.ir import Combiner
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import IRModule, PrimFunc, tirx
+from tvm_tilex.tirx.compat import IF_THEN_ELSE, IRModule, PrimFunc, tirx
 from tvm_tilex.transform.common import (
     is_stage,
     replace_loops,
@@ -70,7 +70,7 @@ class VectorizeReductions:
         if not isinstance(update, ReductionUpdate) or update.policy != "unordered_tree":
             return loop
         called = calls(update.contribution)
-        if "tirx.if_then_else" in called:
+        if IF_THEN_ELSE in called:
             return loop  # lazy selection has no vector form
         lanes = self.narrow_lanes if called else self.lanes
         while lanes > update.extent:

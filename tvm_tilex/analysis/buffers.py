@@ -1,0 +1,62 @@
+"""Who allocates, stores, loads and leaks each buffer of a function."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_tilex.tirx.compat import TensorLoad, Var, structural_walk, tirx
+
+__all__ = ["BufferUses", "buffer_uses"]
+
+
+@dataclass
+class BufferUses:
+    """Occurrences of one buffer. ``escapes`` counts those that are none of the others."""
+
+    buffer: Any
+    allocations: int = 0
+    stores: list[Any] = field(default_factory=list)
+    loads: list[Any] = field(default_factory=list)
+    mentions: int = 0
+
+    @property
+    def escapes(self) -> bool:
+        """Whether the buffer's variable occurs outside allocations, stores and loads."""
+        return self.mentions > self.allocations + len(self.stores) + len(self.loads)
+
+
+def buffer_uses(node: Any) -> dict[Any, BufferUses]:
+    """Uses of every buffer that occurs in ``node``, by buffer."""
+    found: dict[Any, BufferUses] = {}
+
+    def of(buffer: Any) -> BufferUses:
+        return found.setdefault(buffer, BufferUses(buffer))
+
+    def visit_load(load: Any) -> None:
+        of(load.source).loads.append(load)
+
+    def visit_store(store: Any) -> None:
+        of(store.buffer).stores.append(store)
+
+    def visit_allocation(statement: Any) -> None:
+        of(statement.buffer).allocations += 1
+
+    counts: dict[Any, int] = defaultdict(int)
+
+    def visit_var(var: Any) -> None:
+        counts[var] += 1
+
+    structural_walk(
+        node,
+        [
+            (TensorLoad, visit_load),
+            (tirx.BufferStore, visit_store),
+            (tirx.AllocBuffer, visit_allocation),
+            (Var, visit_var),
+        ],
+    )
+    for buffer, uses in found.items():
+        uses.mentions = counts[buffer]
+    return found

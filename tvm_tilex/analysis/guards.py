@@ -1,0 +1,126 @@
+"""Path-sensitive bounds of lazily guarded accesses.
+
+Obligation, for an access ``T[i]`` that is reached only under the predicates G of the enclosing
+lazy selections, inside loops with known ranges::
+
+    for all loop coordinates:  G  implies  0 <= i < extent
+
+It is discharged by the loop ranges alone, by finding the inequality among G's conjuncts, or by
+deriving it from G. Loads are opaque: two structurally equal loads of memory that nothing writes
+are one unknown integer. A failed derivation means unknown, never false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.tirx.compat import (
+    IF_THEN_ELSE,
+    Analyzer,
+    Call,
+    Op,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+
+__all__ = ["GuardedLoad", "guarded_loads", "index_in_bounds"]
+
+
+@dataclass(frozen=True)
+class GuardedLoad:
+    """A load with the predicates of the lazy selections on its path, outermost first."""
+
+    load: Any
+    predicates: tuple[Any, ...]
+
+
+def guarded_loads(expression: Any) -> Iterator[GuardedLoad]:
+    """Every load in ``expression`` with its path; conditions are evaluated unguarded."""
+    yield from _visit(expression, ())
+
+
+def _visit(node: Any, path: tuple[Any, ...]) -> Iterator[GuardedLoad]:
+    if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == IF_THEN_ELSE:
+        condition, then, otherwise = node.args
+        yield from _visit(condition, path)
+        yield from _visit(then, (*path, condition))
+        yield from _visit(otherwise, (*path, tirx.Not(condition)))
+        return
+    if isinstance(node, TensorLoad):
+        yield GuardedLoad(node, path)
+    for child in _children(node):
+        yield from _visit(child, path)
+
+
+def _children(node: Any) -> tuple[Any, ...]:
+    if isinstance(node, TensorLoad):
+        return tuple(node.indices)
+    if isinstance(node, Call):
+        return tuple(node.args)
+    if isinstance(node, tirx.Select):
+        return (node.condition, node.true_value, node.false_value)
+    if isinstance(node, (tirx.Cast, tirx.Let)):
+        return (node.value, node.body) if isinstance(node, tirx.Let) else (node.value,)
+    if hasattr(node, "b"):
+        return (node.a, node.b)
+    return (node.a,) if hasattr(node, "a") else ()
+
+
+def index_in_bounds(
+    index: Any, extent: Any, predicates: tuple[Any, ...], ranges: dict[Any, Any]
+) -> bool:
+    """Whether ``0 <= index < extent`` is proved; False means it is not known.
+
+    ``ranges`` maps loop variables to ``tvm.ir.Range``.
+    """
+    opaque = _Opaque()
+    index = opaque(index)
+    conditions = [opaque(predicate) for predicate in predicates]
+    analyzer = Analyzer()
+    for var, bounds in ranges.items():
+        analyzer.bind(var, bounds)
+    zero = tirx.IntImm(str(index.ty.dtype), 0)
+
+    def prove() -> bool:
+        return analyzer.can_prove(index >= zero) and analyzer.can_prove(index < extent)
+
+    return bool(_under(analyzer, conditions, prove))
+
+
+def _under(analyzer: Any, conditions: list[Any], prove: Callable[[], bool]) -> bool:
+    if not conditions:
+        return prove()
+    with analyzer.constraint_scope(conditions[0]):
+        return _under(analyzer, conditions[1:], prove)
+
+
+class _Opaque:
+    """Replaces loads by fresh variables, equal loads by the same one."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Any, Any]] = []
+
+    def __call__(self, expression: Any) -> Any:
+        return structural_map(expression, (TensorLoad, self._variable), order="pre")
+
+    def _variable(self, load: Any) -> Any:
+        for known, variable in self._known:
+            if structural_equal(known, load):
+                return variable
+        variable = tirx.Var(f"load{len(self._known)}", str(load.ty.dtype))
+        self._known.append((load, variable))
+        return variable
+
+
+def is_data_dependent(index: Any) -> bool:
+    """Whether an index expression reads memory."""
+    found: list[Any] = []
+    structural_walk(index, (TensorLoad, found.append))
+    return bool(found)
+
+

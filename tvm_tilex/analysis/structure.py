@@ -1,0 +1,248 @@
+"""Reads the body of a root loop as a row program: reductions, element domains, replicated state.
+
+    root loop over programs
+      Allocate      local buffer
+      Replicated    store to a local scalar (or of a fixed element): every worker does it
+      ReductionLoop a marked loop with a canonical update
+      Domain        perfectly nested loops over one (possibly guarded) store
+      Enclosing     a static serial loop around reductions
+
+Anything else is declined with the row of the admission table it breaks. Nothing here trusts a
+marker: a marked loop is matched by :mod:`tvm_tilex.analysis.reduction`, and an element domain is
+recognized by its shape alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.analysis.reduction import Decline, ReductionUpdate, match_update
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import structural_walk, tirx
+
+__all__ = [
+    "Allocate",
+    "Domain",
+    "Enclosing",
+    "Node",
+    "ReductionLoop",
+    "Replicated",
+    "RowProgram",
+    "nodes",
+    "read_row_program",
+    "statements_of",
+]
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A buffer allocation."""
+
+    statement: Any
+
+    @property
+    def buffer(self) -> Any:
+        """The allocated buffer."""
+        return self.statement.buffer
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A store outside any element domain, to local memory: the same in every worker."""
+
+    store: Any
+
+
+@dataclass(frozen=True)
+class ReductionLoop:
+    """A marked reduction with its recognized update."""
+
+    update: ReductionUpdate
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Independent elements: ``loops`` from the outside in, one store, its guard or None."""
+
+    loops: tuple[Any, ...]
+    store: Any
+    condition: Any | None
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Loop extents from the outside in."""
+        return tuple(int(loop.extent.value) for loop in self.loops)
+
+    @property
+    def count(self) -> int:
+        """Number of elements; 1 where there is no loop."""
+        return math.prod(self.extents)
+
+    def coordinate(self, dtype: str) -> Any:
+        """The row-major linear element coordinate over the loops' variables."""
+        coordinate: Any = tirx.IntImm(dtype, 0)
+        for loop in self.loops:
+            extent = tirx.IntImm(dtype, int(loop.extent.value))
+            coordinate = coordinate * extent + loop.loop_var
+        return coordinate
+
+
+@dataclass(frozen=True)
+class Enclosing:
+    """A static serial loop whose body holds reductions."""
+
+    loop: Any
+    body: tuple[Node, ...]
+
+    @property
+    def unit(self) -> bool:
+        """Whether the loop runs exactly once, from a constant minimum with unit step."""
+        return int(self.loop.extent.value) == 1
+
+
+Node = Allocate | Replicated | ReductionLoop | Domain | Enclosing
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """A root loop over ``programs`` independent programs and what each of them does."""
+
+    root: Any
+    programs: int
+    body: tuple[Node, ...]
+
+    @property
+    def index_dtype(self) -> str:
+        """Integer type of the root's loop variable."""
+        return str(self.root.loop_var.ty.dtype)
+
+
+def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
+    """Every node, those of an enclosing loop after it."""
+    for node in body:
+        yield node
+        if isinstance(node, Enclosing):
+            yield from nodes(node.body)
+
+
+def statements_of(body: Any) -> list[Any]:
+    """The statements of a sequence, nested sequences flattened."""
+    if not isinstance(body, tirx.SeqStmt):
+        return [body]
+    return [inner for statement in body.seq for inner in statements_of(statement)]
+
+
+def read_row_program(root: Any) -> RowProgram | Decline:
+    """Read a root loop, or say which rule its first unreadable statement breaks."""
+    if not isinstance(root.extent, tirx.IntImm):
+        return Decline("execution nesting", f"the number of programs {root.extent} is not static")
+    body = _read(root.body)
+    if isinstance(body, Decline):
+        return body
+    return RowProgram(root, int(root.extent.value), body)
+
+
+def _read(body: Any) -> tuple[Node, ...] | Decline:
+    found: list[Node] = []
+    for statement in statements_of(body):
+        node = _read_statement(statement)
+        if isinstance(node, Decline):
+            return node
+        found.append(node)
+    return tuple(found)
+
+
+def _read_statement(statement: Any) -> Node | Decline:
+    if isinstance(statement, tirx.AllocBuffer):
+        return Allocate(statement)
+    if isinstance(statement, tirx.For):
+        return _read_loop(statement)
+    if isinstance(statement, tirx.BufferStore):
+        if statement.buffer.scope() == "local":
+            return Replicated(statement)
+        return Domain((), statement, None)
+    if isinstance(statement, tirx.IfThenElse):
+        return _read_condition(statement)
+    kind = type(statement).__name__
+    return Decline("dynamic control", f"a {kind} statement is not part of a row program")
+
+
+def _read_condition(statement: Any) -> Domain | Decline:
+    if _reductions_in(statement):
+        return Decline("control", "a reduction stands under a condition")
+    guarded = _guarded_store(statement)
+    if guarded is None:
+        return Decline("dynamic control", "a condition guards more than one store")
+    condition, store = guarded
+    if store.buffer.scope() == "local":
+        return Decline("distributed private storage", f"{store.buffer.name} is stored conditionally")
+    return Domain((), store, condition)
+
+
+def _read_loop(loop: Any) -> Node | Decline:
+    if attrs.annotation(loop, attrs.NESTED) is not None or loop.kind == tirx.ForKind.PARALLEL:
+        return Decline("execution nesting", "a parallel nest stands inside the program")
+    if attrs.annotation(loop, attrs.REDUCTION) is not None:
+        update = match_update(loop)
+        return update if isinstance(update, Decline) else ReductionLoop(update)
+    if not _static(loop):
+        return Decline("control", f"loop {loop.loop_var.name} is not static, serial and unit-step")
+    if _reductions_in(loop.body):
+        body = _read(loop.body)
+        return body if isinstance(body, Decline) else Enclosing(loop, body)
+    return _read_domain(loop)
+
+
+def _read_domain(loop: Any) -> Domain | Decline:
+    loops = [loop]
+    while isinstance(loops[-1].body, tirx.For):
+        if not _static(loops[-1].body):
+            return Decline("control", f"loop {loops[-1].body.loop_var.name} is not static")
+        loops.append(loops[-1].body)
+    guarded = _guarded_store(loops[-1].body)
+    if guarded is None:
+        kind = type(loops[-1].body).__name__
+        rule = "dynamic control" if kind in _CONTROL else "global effects"
+        return Decline(rule, f"the body of loop {loops[-1].loop_var.name} is not one store ({kind})")
+    condition, store = guarded
+    return Domain(tuple(loops), store, condition)
+
+
+_CONTROL = ("While", "Break", "Continue", "Return", "AssertStmt", "Evaluate", "TilePrimitiveCall")
+
+
+def _guarded_store(statement: Any) -> tuple[Any | None, Any] | None:
+    """(guard, store) of a store that is possibly under one condition."""
+    if isinstance(statement, tirx.BufferStore):
+        return None, statement
+    if not isinstance(statement, tirx.IfThenElse) or statement.else_case is not None:
+        return None
+    inner = _guarded_store(statement.then_case)
+    if inner is None or inner[0] is not None:
+        return None
+    return statement.condition, inner[1]
+
+
+def _static(loop: Any) -> bool:
+    return bool(
+        loop.kind == tirx.ForKind.SERIAL
+        and isinstance(loop.extent, tirx.IntImm)
+        and loop.extent.value > 0
+        and isinstance(loop.min, tirx.IntImm)
+        and loop.min.value == 0
+        and (loop.step is None or getattr(loop.step, "value", 0) == 1)
+    )
+
+
+def _reductions_in(node: Any) -> bool:
+    found: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if attrs.annotation(loop, attrs.REDUCTION) is not None:
+            found.append(loop)
+
+    structural_walk(node, (tirx.For, visit))
+    return bool(found)
