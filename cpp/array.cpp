@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "error.h"
@@ -39,8 +40,16 @@ std::string ArrayType::text() const {
 }
 
 Array::Array(ArrayType type, std::size_t offset) : type_(std::move(type)) {
+  if (offset % type_.element->bytes() != 0) {
+    throw UsageError("an offset of " + std::to_string(offset) + " bytes splits the elements of " +
+                     type_.text());
+  }
   const std::size_t bytes = type_.bytes();
-  storage_.reset(new std::byte[bytes + offset + kBoundary]);
+  try {
+    storage_.reset(new std::byte[bytes + offset + kBoundary]);
+  } catch (const std::bad_alloc&) {
+    throw UsageError("no memory for an array of " + std::to_string(bytes) + " bytes");
+  }
   const auto address = reinterpret_cast<std::uintptr_t>(storage_.get());
   data_ = storage_.get() + (kBoundary - address % kBoundary) % kBoundary + offset;
   if (bytes != 0) std::memset(data_, 0xff, bytes);

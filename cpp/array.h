@@ -26,8 +26,9 @@ std::size_t checked_size(const std::vector<std::int64_t>& shape, std::size_t ele
 
 class Array {
  public:
-  // The first element lies `offset` bytes past a 64-byte boundary. Every byte starts as 0xFF, a
-  // NaN in each floating type, so that an element which is never stored shows.
+  // The first element lies `offset` bytes past a 64-byte boundary, a multiple of the element's
+  // size. Every byte starts as 0xFF, a NaN in each floating type, so that an element which is
+  // never stored shows. Throws UsageError if the offset is no multiple or memory is lacking.
   Array(ArrayType type, std::size_t offset);
 
   const ArrayType& type() const { return type_; }

@@ -26,7 +26,7 @@ After an argument, about that argument once the call is done:
   --rtol R, --atol A      right if |y - e| <= R * |e| + A; both are 0 unless given
   --write FILE.npy        write the array
 
-  --offset-bytes N        start every array N bytes past a 64-byte boundary
+  --offset-bytes N        start every array N bytes past a 64-byte boundary (whole elements)
   @FILE                   read further words from FILE, one a line
   --help                  print this text
 

@@ -29,6 +29,10 @@ std::string one_line(const std::string& text) {
 ffi::Module load(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) throw UsageError(path + ": no such file");
+  const std::string suffix = std::filesystem::path(path).extension().string();
+  if (suffix != ".so" && suffix != ".dylib" && suffix != ".dll") {
+    throw UsageError(path + ": not a kernel library (its name ends in .so, .dylib or .dll)");
+  }
   try {
     // An absolute path keeps the dynamic linker from searching its own folders.
     return ffi::Module::LoadFromFile(std::filesystem::absolute(path).string());

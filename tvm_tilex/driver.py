@@ -23,7 +23,7 @@ from tvm_tilex.ir.print import format_program
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
-from tvm_tilex.lower import SharedTileMaterialization, lower_program
+from tvm_tilex.lowering import SharedTileMaterialization, lower_program
 from tvm_tilex.runtime.arguments import Argument, describe
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tirx import attrs

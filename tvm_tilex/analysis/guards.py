@@ -21,6 +21,7 @@ from tvm_tilex.tirx.compat import (
     Analyzer,
     Call,
     Op,
+    Range,
     TensorLoad,
     structural_equal,
     structural_map,
@@ -28,20 +29,77 @@ from tvm_tilex.tirx.compat import (
     tirx,
 )
 
-__all__ = ["GuardedLoad", "guarded_loads", "index_in_bounds"]
+__all__ = [
+    "GuardedLoad",
+    "guarded_loads",
+    "index_in_bounds",
+    "is_data_dependent",
+    "statement_loads",
+]
 
 
 @dataclass(frozen=True)
 class GuardedLoad:
-    """A load with the predicates of the lazy selections on its path, outermost first."""
+    """A load with its path: predicates of lazy selections and conditions, and loop ranges."""
 
     load: Any
     predicates: tuple[Any, ...]
+    ranges: tuple[tuple[Any, Any], ...] = ()
+
+    def in_bounds(self, position: int) -> bool:
+        """Whether index ``position`` is proved inside its extent on this path."""
+        extent = self.load.source.ty.shape[position]
+        index = self.load.indices[position]
+        return index_in_bounds(index, extent, self.predicates, dict(self.ranges))
 
 
 def guarded_loads(expression: Any) -> Iterator[GuardedLoad]:
     """Every load in ``expression`` with its path; conditions are evaluated unguarded."""
     yield from _visit(expression, ())
+
+
+def statement_loads(
+    statement: Any,
+    ranges: tuple[tuple[Any, Any], ...] = (),
+    predicates: tuple[Any, ...] = (),
+) -> Iterator[GuardedLoad]:
+    """Every load under a statement of loops, sequences, conditions and stores, with its path.
+
+    Raises
+    ------
+    LookupError
+        At a statement of any other kind: its loads are not known.
+    """
+    if isinstance(statement, tirx.For):
+        bounds = Range.from_min_extent(statement.min, statement.extent)
+        inner = (*ranges, (statement.loop_var, bounds))
+        yield from statement_loads(statement.body, inner, predicates)
+        return
+    if isinstance(statement, tirx.SeqStmt):
+        for part in statement.seq:
+            yield from statement_loads(part, ranges, predicates)
+        return
+    if isinstance(statement, tirx.IfThenElse):
+        yield from _placed(statement.condition, ranges, predicates)
+        taken = (*predicates, statement.condition)
+        yield from statement_loads(statement.then_case, ranges, taken)
+        if statement.else_case is not None:
+            refused = (*predicates, tirx.Not(statement.condition))
+            yield from statement_loads(statement.else_case, ranges, refused)
+        return
+    if isinstance(statement, tirx.BufferStore):
+        for expression in (*statement.indices, statement.value):
+            yield from _placed(expression, ranges, predicates)
+        return
+    if not isinstance(statement, tirx.AllocBuffer):
+        raise LookupError(type(statement).__name__)
+
+
+def _placed(
+    expression: Any, ranges: tuple[tuple[Any, Any], ...], predicates: tuple[Any, ...]
+) -> Iterator[GuardedLoad]:
+    for found in _visit(expression, predicates):
+        yield GuardedLoad(found.load, found.predicates, ranges)
 
 
 def _visit(node: Any, path: tuple[Any, ...]) -> Iterator[GuardedLoad]:
@@ -122,5 +180,3 @@ def is_data_dependent(index: Any) -> bool:
     found: list[Any] = []
     structural_walk(index, (TensorLoad, found.append))
     return bool(found)
-
-

@@ -8,6 +8,7 @@ from tvm_tilex.tirx.compat import IF_THEN_ELSE, PURE, Call, Op, TensorLoad, Var,
 
 __all__ = ["calls", "impure_call", "loads", "mentions"]
 
+
 def impure_call(expression: Any) -> str | None:
     """Name of the first call in ``expression`` that is not known to be pure, or None.
 

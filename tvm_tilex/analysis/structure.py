@@ -178,7 +178,8 @@ def _read_condition(statement: Any) -> Domain | Decline:
         return Decline("dynamic control", "a condition guards more than one store")
     condition, store = guarded
     if store.buffer.scope() == "local":
-        return Decline("distributed private storage", f"{store.buffer.name} is stored conditionally")
+        reason = f"{store.buffer.name} is stored conditionally"
+        return Decline("distributed private storage", reason)
     return Domain((), store, condition)
 
 
@@ -206,7 +207,8 @@ def _read_domain(loop: Any) -> Domain | Decline:
     if guarded is None:
         kind = type(loops[-1].body).__name__
         rule = "dynamic control" if kind in _CONTROL else "global effects"
-        return Decline(rule, f"the body of loop {loops[-1].loop_var.name} is not one store ({kind})")
+        reason = f"the body of loop {loops[-1].loop_var.name} is not one store ({kind})"
+        return Decline(rule, reason)
     condition, store = guarded
     return Domain(tuple(loops), store, condition)
 

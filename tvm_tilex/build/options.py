@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.errors import OptionError
-from tvm_tilex.lower.sharing import SharedTileMaterialization
+from tvm_tilex.lowering.sharing import SharedTileMaterialization
 
 __all__ = ["CompileOptions"]
 

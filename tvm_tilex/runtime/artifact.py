@@ -13,8 +13,8 @@ from tvm_tilex.build.options import CompileOptions
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
-from tvm_tilex.lower import SharedTileMaterialization
-from tvm_tilex.lower.sharing import statements
+from tvm_tilex.lowering import SharedTileMaterialization
+from tvm_tilex.lowering.sharing import statements
 from tvm_tilex.runtime.arguments import (
     Argument,
     check_argument,

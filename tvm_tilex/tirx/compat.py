@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm
 from tvm import ir, s_tir, tirx
-from tvm.ir import Call, IRModule, Op, TensorLoad, Var
+from tvm.ir import Call, IRModule, Op, Range, TensorLoad, Var
 from tvm.ir import _ffi_api as _ir_ffi
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
@@ -28,6 +28,7 @@ __all__ = [
     "IRModule",
     "Op",
     "PrimFunc",
+    "Range",
     "Target",
     "TensorLoad",
     "Var",

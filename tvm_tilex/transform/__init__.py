@@ -7,6 +7,7 @@ from typing import Any
 
 _PASSES = {
     "FenceProducts": "tvm_tilex.transform.fence_products",
+    "ForwardViews": "tvm_tilex.transform.forward_views",
     "MapPrograms": "tvm_tilex.transform.map_programs",
     "VectorizeDomains": "tvm_tilex.transform.vectorize_domains",
     "VectorizeReductions": "tvm_tilex.transform.vectorize_reductions",

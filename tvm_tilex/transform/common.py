@@ -8,7 +8,15 @@ from typing import Any
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import PrimFunc, Var, prim_func_pass, structural_map, tirx
 
-__all__ = ["is_stage", "replace_loops", "sequence", "serial", "substitute", "tilex_pass"]
+__all__ = [
+    "is_stage",
+    "replace_loops",
+    "sequence",
+    "serial",
+    "substitute",
+    "tilex_pass",
+    "with_body",
+]
 
 
 def tilex_pass(name: str) -> Callable[[type], type]:
@@ -51,3 +59,17 @@ def serial(var: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) ->
         return None
     zero, stop = tirx.IntImm(str(var.ty.dtype), 0), tirx.IntImm(str(var.ty.dtype), extent)
     return tirx.For(var, zero, stop, kind, body)
+
+
+def with_body(loop: Any, body: Any) -> Any:
+    """The same loop around another body."""
+    return tirx.For(
+        loop.loop_var,
+        loop.min,
+        loop.extent,
+        loop.kind,
+        body,
+        loop.thread_binding,
+        loop.annotations,
+        loop.step,
+    )

@@ -19,8 +19,8 @@ from typing import Any
 
 from tvm_tilex.ir import Reduce, ReductionPolicy
 from tvm_tilex.ir.program import state_dtype
-from tvm_tilex.lower.body import BodyLowering, Coordinates
-from tvm_tilex.lower.elementwise import combine, constant
+from tvm_tilex.lowering.body import BodyLowering, Coordinates
+from tvm_tilex.lowering.elementwise import combine, constant
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx

@@ -22,8 +22,8 @@ from tvm_tilex.ir import (
     Value,
 )
 from tvm_tilex.ir.program import Definition
-from tvm_tilex.lower.access import IndexSpace, guarded
-from tvm_tilex.lower.elementwise import constant, elementwise
+from tvm_tilex.lowering.access import IndexSpace, guarded
+from tvm_tilex.lowering.elementwise import constant, elementwise
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx

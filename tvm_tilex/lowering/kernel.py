@@ -14,10 +14,10 @@ from tvm_tilex.ir import (
     Statement,
     Store,
 )
-from tvm_tilex.lower.access import IndexSpace
-from tvm_tilex.lower.body import BodyLowering
-from tvm_tilex.lower.reduce import lower_reduce
-from tvm_tilex.lower.sharing import SharedTileMaterialization, shared_values, statements
+from tvm_tilex.lowering.access import IndexSpace
+from tvm_tilex.lowering.body import BodyLowering
+from tvm_tilex.lowering.reduce import lower_reduce
+from tvm_tilex.lowering.sharing import SharedTileMaterialization, shared_values, statements
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, tirx
 from tvm_tilex.tirx.compat import builder as T
@@ -43,7 +43,8 @@ def lower_program(
     Raises
     ------
     LoweringError
-        If TVM's own check finds the result ill formed.
+        If a statement stands outside every parallel nest (the front end captures none), or TVM's
+        own check finds the result ill formed.
     """
     register()
     space = IndexSpace(_index_dtype(program))
@@ -54,7 +55,11 @@ def lower_program(
         shared = shared_values(program, materialization, noalias=noalias)
         body = BodyLowering(program, views, space, shared)
         for statement in program.body:
-            assert isinstance(statement, Parallel)
+            if not isinstance(statement, Parallel):
+                raise LoweringError(
+                    f"{program.name}: a statement stands outside every parallel nest",
+                    location=statement.location,
+                )
             _root(body, statement)
     function = ib.get()
     if not tirx.analysis.verify_well_formed(function, assert_mode=False):

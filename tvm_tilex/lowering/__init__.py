@@ -1,6 +1,6 @@
 """TileIR to real TIRx with TVM's Python builder; reductions are marked, nothing is scheduled."""
 
-from tvm_tilex.lower.kernel import lower_program
-from tvm_tilex.lower.sharing import SharedTileMaterialization
+from tvm_tilex.lowering.kernel import lower_program
+from tvm_tilex.lowering.sharing import SharedTileMaterialization
 
 __all__ = ["SharedTileMaterialization", "lower_program"]
