@@ -76,8 +76,10 @@ double load_float(const ElementType& type, const std::byte* address) {
 
 std::string element_text(const ElementType& type, const std::byte* address) {
   if (type.is_float()) {
+    const double value = load_float(type, address);
+    if (std::isnan(value)) return "nan";  // printf adds a sign that means nothing here
     char text[32];
-    std::snprintf(text, sizeof text, "%.9g", load_float(type, address));
+    std::snprintf(text, sizeof text, "%.9g", value);
     return text;
   }
   if (type.bytes() == 1) return std::to_string(read<std::uint8_t>(address));
