@@ -1,0 +1,115 @@
+"""Cost policies: immutable facts of a legal candidate in, a score out; lower is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tvm_tilex.errors import OptionError
+
+__all__ = [
+    "AnalyticCost",
+    "CostFacts",
+    "CostPolicy",
+    "cost_policy",
+    "register_cost_policy",
+    "score",
+]
+
+
+@dataclass(frozen=True)
+class CostFacts:
+    """Facts of one legal candidate. Counts are exact; nothing here is measured occupancy.
+
+    ``physical_groups`` is ceil(P/Q); ``elements`` the useful scalar elements of a program over its
+    separate domains and reductions; ``useful_lane_work`` is elements / (rounds * W).
+    ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
+    store.
+    """
+
+    subgroups: int
+    programs_per_group: int
+    lane_elements: int
+    workers: int
+    rounds: int
+    reductions: int
+    physical_groups: int
+    elements: int
+    useful_lane_work: float
+    shared_bytes: int
+    stripe_scalars: int
+    reads: int
+    writes: int
+    read_slots: int
+    write_slots: int
+
+
+class CostPolicy(Protocol):
+    """Scores a legal candidate; must be finite and not negative."""
+
+    def __call__(self, facts: CostFacts) -> float:
+        """Return the score."""
+        ...
+
+
+@dataclass(frozen=True)
+class AnalyticCost:
+    """The uncalibrated prior of the specification, section 6: dimensionless, not time.
+
+    alpha * rounds + beta * |R| * S + gamma / Q
+    """
+
+    alpha: float = 1.0
+    beta: float = 2.0
+    gamma: float = 16.0
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta", "gamma"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise OptionError(f"cost coefficient {name}={value} must be finite, not negative")
+
+    def __call__(self, facts: CostFacts) -> float:
+        """Return the score."""
+        return (
+            self.alpha * facts.rounds
+            + self.beta * facts.reductions * facts.subgroups
+            + self.gamma / facts.programs_per_group
+        )
+
+
+_POLICIES: dict[str, Callable[[], CostPolicy]] = {"analytic": AnalyticCost}
+
+
+def register_cost_policy(name: str, factory: Callable[[], CostPolicy]) -> None:
+    """Make a policy selectable by ``CompileOptions(cost_policy=name)``."""
+    _POLICIES[name] = factory
+
+
+def cost_policy(name: str) -> CostPolicy:
+    """Return the registered policy of that name.
+
+    Raises
+    ------
+    OptionError
+        If there is none.
+    """
+    if name not in _POLICIES:
+        raise OptionError(f"cost_policy={name!r}: registered are {', '.join(sorted(_POLICIES))}")
+    return _POLICIES[name]()
+
+
+def score(policy: CostPolicy, facts: CostFacts) -> float:
+    """Score a candidate, refusing a policy that answers nonsense.
+
+    Raises
+    ------
+    OptionError
+        If the score is not finite or is negative.
+    """
+    value = float(policy(facts))
+    if not (math.isfinite(value) and value >= 0):
+        raise OptionError(f"cost policy gave {value} for S={facts.subgroups}; must be finite, >= 0")
+    return value

@@ -1,0 +1,53 @@
+"""What a planner knows of a program, of a target and of an explicit request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ProgramFacts", "Request", "TargetFacts"]
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """Facts of one root loop, proved by analysis.
+
+    ``programs`` is P; ``reductions`` N_r and ``kinds`` the combiner of each collective reduction;
+    ``domains`` I_d of each distributed element domain; ``stripes`` the element count of each
+    local buffer that becomes a worker-private stripe. ``unit_enclosing`` says that no reduction
+    stands in a repeated loop, without which partials of two iterations could race.
+    ``reads`` and ``writes`` count global elements a program loads and stores.
+    """
+
+    programs: int
+    reductions: tuple[int, ...]
+    kinds: tuple[str, ...]
+    domains: tuple[int, ...]
+    stripes: tuple[int, ...]
+    unit_enclosing: bool = True
+    reads: int = 0
+    writes: int = 0
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """Limits of a device: threads of a group, shared bytes of a group, lanes of a SIMD group."""
+
+    max_threads: int
+    shared_bytes: int
+    lanes: int = 32
+
+
+@dataclass(frozen=True)
+class Request:
+    """Explicit choices and bounds. 0 is automatic; anything else is met exactly or refused."""
+
+    threads: int = 0
+    programs_per_group: int = 0
+    lane_elements: int = 0
+    max_striped_scalars: int = 64
+    max_candidates: int = 64
+
+    @property
+    def explicit(self) -> bool:
+        """Whether anything is asked for exactly."""
+        return bool(self.threads or self.programs_per_group or self.lane_elements)

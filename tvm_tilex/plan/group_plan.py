@@ -1,0 +1,76 @@
+"""The decision record: threads, programs, storage, synchronization, cost, and what was rejected."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Candidate", "GroupPlan"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One enumerated map: scored, or rejected with its reason."""
+
+    subgroups: int
+    programs_per_group: int
+    lane_elements: int
+    score: float | None
+    rejection: str | None
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """How a root loop is mapped onto threadgroups.
+
+    S = ``reduction_subgroups_per_program`` SIMD groups of ``lanes`` serve a program, Q =
+    ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
+    belong to a worker. ``stripes`` are the private scalars of each striped buffer, in order.
+    """
+
+    programs: int
+    reduction_subgroups_per_program: int
+    programs_per_group: int
+    lane_elements: int
+    lanes: int
+    threads: int
+    blocks: int
+    shared_bytes: int
+    stripe_scalars: int
+    stripes: tuple[int, ...]
+    barrier_sites: int
+    collectives: tuple[str, ...]
+    independent_subgroups: bool
+    score: float
+    rounds: int
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def workers(self) -> int:
+        """W, the workers of one program."""
+        return self.lanes * self.reduction_subgroups_per_program
+
+    def to_json(self) -> str:
+        """Stable text of the whole record."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> GroupPlan:
+        """A record from :meth:`to_json`'s text."""
+        values: dict[str, Any] = json.loads(text)
+        for name in ("stripes", "collectives"):
+            values[name] = tuple(values[name])
+        values["candidates"] = tuple(Candidate(**c) for c in values["candidates"])
+        return cls(**values)
+
+    def describe(self) -> str:
+        """One line for a report."""
+        return (
+            f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
+            f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
+            f"{self.blocks} threadgroups of {self.threads} threads, "
+            f"{self.shared_bytes} shared bytes, {self.stripe_scalars} private scalars, "
+            f"{self.barrier_sites} barriers, score {self.score:g}"
+        )

@@ -1,0 +1,109 @@
+"""Exhaustive search over the legal candidates: at most 39 automatic ones on 1024 threads."""
+
+from __future__ import annotations
+
+from tvm_tilex.errors import OptionError, TilexError
+from tvm_tilex.plan.candidates import enumerate_shapes, rejection
+from tvm_tilex.plan.cost import CostFacts, CostPolicy, score
+from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
+from tvm_tilex.plan.group_plan import Candidate, GroupPlan
+from tvm_tilex.plan.resources import rounds, shared_bytes, stripe_length, stripe_scalars
+
+__all__ = ["PlanRefusal", "cost_facts", "plan_groups"]
+
+
+class PlanRefusal(TilexError):
+    """No candidate fits the target's resources and the request."""
+
+
+def plan_groups(
+    facts: ProgramFacts, target: TargetFacts, request: Request, policy: CostPolicy
+) -> GroupPlan:
+    """Choose the legal candidate with the lowest score; ties keep the smaller S.
+
+    Raises
+    ------
+    PlanRefusal
+        If nothing is legal; the message names the first resource that ruled out the last.
+    OptionError
+        If the search budget does not hold the whole family, or the policy's score is no number.
+    """
+    if facts.programs <= 0:
+        raise PlanRefusal("no program runs")
+    shapes = tuple(enumerate_shapes(facts, target, request))
+    if len(shapes) > request.max_candidates:
+        raise OptionError(
+            f"max_thread_candidates={request.max_candidates} does not hold the family of "
+            f"{len(shapes)} candidates"
+        )
+    candidates = tuple(_judge(shape, facts, target, request, policy) for shape in shapes)
+    legal = [c for c in candidates if c.score is not None]
+    if not legal:
+        raise PlanRefusal(candidates[-1].rejection or "no candidate")
+    best = min(legal, key=lambda c: (c.score, c.subgroups))
+    return _plan(best, facts, target, candidates)
+
+
+def _judge(
+    shape: tuple[int, int, int],
+    facts: ProgramFacts,
+    target: TargetFacts,
+    request: Request,
+    policy: CostPolicy,
+) -> Candidate:
+    reason = rejection(shape, facts, target, request)
+    value = None if reason else score(policy, cost_facts(shape, facts, target))
+    return Candidate(*shape, score=value, rejection=reason)
+
+
+def cost_facts(shape: tuple[int, int, int], facts: ProgramFacts, target: TargetFacts) -> CostFacts:
+    """What a policy is told of a candidate."""
+    subgroups, packed, elements = shape
+    workers = target.lanes * subgroups
+    groups = -(-facts.programs // packed)
+    work = rounds(facts, workers, elements)
+    useful = sum(facts.domains) + sum(facts.reductions)
+    return CostFacts(
+        subgroups=subgroups,
+        programs_per_group=packed,
+        lane_elements=elements,
+        workers=workers,
+        rounds=work,
+        reductions=len(facts.reductions),
+        physical_groups=groups,
+        elements=useful,
+        useful_lane_work=useful / (work * workers) if work else 0.0,
+        shared_bytes=shared_bytes(facts, subgroups, packed),
+        stripe_scalars=stripe_scalars(facts, workers, elements),
+        reads=facts.reads,
+        writes=facts.writes,
+        # A packed tail of cooperating programs replays the last row: it reads, but never writes.
+        read_slots=groups * packed if subgroups > 1 else facts.programs,
+        write_slots=facts.programs,
+    )
+
+
+def _plan(
+    best: Candidate, facts: ProgramFacts, target: TargetFacts, candidates: tuple[Candidate, ...]
+) -> GroupPlan:
+    subgroups, packed, elements = best.subgroups, best.programs_per_group, best.lane_elements
+    workers = target.lanes * subgroups
+    assert best.score is not None
+    return GroupPlan(
+        programs=facts.programs,
+        reduction_subgroups_per_program=subgroups,
+        programs_per_group=packed,
+        lane_elements=elements,
+        lanes=target.lanes,
+        threads=workers * packed,
+        blocks=-(-facts.programs // packed),
+        shared_bytes=shared_bytes(facts, subgroups, packed),
+        stripe_scalars=stripe_scalars(facts, workers, elements),
+        stripes=tuple(stripe_length(count, workers, elements) for count in facts.stripes),
+        barrier_sites=len(facts.reductions) if subgroups > 1 else 0,
+        collectives=facts.kinds,
+        independent_subgroups=subgroups == 1,
+        score=best.score,
+        rounds=rounds(facts, workers, elements),
+        candidates=candidates,
+    )
