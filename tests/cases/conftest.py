@@ -1,0 +1,67 @@
+"""The realizations ("plans") that every public bug case runs on.
+
+A plan runs a kernel on arrays in call order and writes its outputs in place. New realizations
+(SIMD groups, packings, device back ends) join :data:`PLANS`; the cases stay as they are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_tilex as tx
+from tvm_tilex.ir.interp import interpret
+from tvm_tilex.ir.program import ViewAccess
+
+
+def _interpreted(seed: int) -> Callable[..., None]:
+    def run(kernel: tx.TileKernel, *arrays: Any, **static: Any) -> None:
+        program = kernel.capture([tx.spec(a.shape, a.dtype.name) for a in arrays], static)
+        written = iter(interpret(program, arrays, seed=seed))
+        for view, array in zip(program.views, arrays, strict=True):
+            if view.access is not ViewAccess.read:
+                array[...] = next(written)
+
+    return run
+
+
+def _compiled(target: str, **options: Any) -> Callable[..., None]:
+    def run(kernel: tx.TileKernel, *arrays: Any, **static: Any) -> None:
+        chosen = tx.CompileOptions(**options)
+        tx.compile(kernel, *arrays, target=target, options=chosen, **static)(*arrays)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A named realization; ``tree`` says that its sums are trees, not one serial fold."""
+
+    name: str
+    run: Callable[..., None]
+    tree: bool = False
+
+    def __call__(self, kernel: tx.TileKernel, *arrays: Any, **static: Any) -> None:
+        self.run(kernel, *arrays, **static)
+
+    def outputs(self, kernel: tx.TileKernel, *inputs: Any, shapes: Any, **static: Any) -> Any:
+        """Run with NaN-filled float32 outputs of these shapes, given last; return them."""
+        outputs = [np.full(shape, np.nan, np.float32) for shape in shapes]
+        self.run(kernel, *inputs, *outputs, **static)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+
+PLANS = (
+    Plan("interpreter", _interpreted(0), tree=True),
+    Plan("interpreter-other-order", _interpreted(1), tree=True),
+    Plan("llvm", _compiled("llvm")),
+    Plan("llvm-preserve", _compiled("llvm", shared_tile_materialization="preserve")),
+)
+
+
+@pytest.fixture(params=PLANS, ids=lambda plan: plan.name)
+def plan(request: pytest.FixtureRequest) -> Plan:
+    """One realization of a kernel."""
+    return request.param
