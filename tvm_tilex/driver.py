@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tvm_tilex import settings
+from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, device_launches
 from tvm_tilex.build.dump import StageDump
-from tvm_tilex.build.options import CompileOptions
+from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.build.pipeline import realization, register_pipeline
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import ArgumentError, TilexError
@@ -24,6 +25,7 @@ from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
+from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.runtime.arguments import Argument, describe
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tirx import attrs
@@ -206,6 +208,8 @@ def _compile(
         tirx=module,
         scheduled=scheduled,
         module=executable,
+        proof=_proof(scheduled[program.name]),
+        plan=_plan(scheduled[program.name]),
         device=device,
         recompile=lambda changed: _compile(program, target, changed, None),
     )
@@ -213,6 +217,16 @@ def _compile(
         suffix = {"metal": "metal", "cuda": "cu"}.get(kind, "s")
         dump.write("source", artifact.source, suffix)
     return artifact
+
+
+def _proof(function: Any) -> ProofRecord | None:
+    text = function.attrs.get(attrs.PROOF, None)
+    return None if text is None else ProofRecord.from_json(str(text))
+
+
+def _plan(function: Any) -> GroupPlan | None:
+    text = function.attrs.get(attrs.PLAN, None)
+    return None if text is None else GroupPlan.from_json(str(text))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ __all__ = [
     "DTypeError",
     "LayoutError",
     "LoweringError",
+    "MappingError",
     "OptionError",
     "ParseError",
     "ProofError",
@@ -67,6 +68,10 @@ class VerifyError(TilexError):
 
 class LoweringError(TilexError):
     """A valid program that cannot be lowered; the message names the operation."""
+
+
+class MappingError(TilexError):
+    """An explicit request for SIMD groups that cannot be realized; the message says which rule."""
 
 
 class ArgumentError(TilexError):

@@ -25,7 +25,13 @@ def realization(target: Any) -> list[Any]:
             transform.VectorizeDomains(),
         ]
     limit = int(target.attrs.get("max_threads_per_block", 256))
-    return [transform.MapPrograms(threads=min(256, limit))]
+    return [
+        transform.ForwardViews(),
+        transform.ProveReductions(target),
+        transform.PlanGroups(target),
+        transform.MapSubgroups(target),
+        transform.MapPrograms(threads=min(256, limit)),
+    ]
 
 
 def tvm_lowering() -> list[Any]:

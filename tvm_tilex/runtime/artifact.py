@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
-from tvm_tilex.build.options import CompileOptions
+from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
 from tvm_tilex.lowering import SharedTileMaterialization
 from tvm_tilex.lowering.sharing import statements
+from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.runtime.arguments import (
     Argument,
     check_argument,
@@ -46,8 +48,8 @@ class Artifact:
     tirx: IRModule
     scheduled: IRModule
     module: Any
-    proof: Any = None
-    plan: Any = None
+    proof: ProofRecord | None = None
+    plan: GroupPlan | None = None
     device: DeviceArtifact | None = None
     recompile: Callable[[CompileOptions], Artifact] | None = field(
         default=None, compare=False, repr=False
@@ -70,6 +72,16 @@ class Artifact:
     def requires_precise_math(self) -> bool:
         """Whether fast math could change the result beyond what the kernel permits."""
         return attrs.PRECISE in self.tirx[self.name].attrs
+
+    @property
+    def fallback(self) -> str | None:
+        """Why the reference map is used although SIMD groups were considered, or None."""
+        if self.plan is not None or self.proof is None:
+            return None
+        declined = self.proof.declined
+        if declined is not None:
+            return f"{declined.name}: {declined.reason}"
+        return str(self.scheduled[self.name].attrs[attrs.PLAN_REFUSAL])
 
     @functools.cached_property
     def function(self) -> Any:

@@ -22,6 +22,8 @@ Functions
     Which stage of the pipeline the function is in: ``reference`` or ``scheduled``.
 ``tilex.requires_precise_math``
     Set when the result depends on an order or on NaN propagation that fast math does not keep.
+``tilex.proof`` / ``tilex.plan`` / ``tilex.plan_refusal``
+    JSON texts: the admission table's verdicts, the GroupPlan, or why no plan fits.
 ``tilex.fenced``
     Set once products are fenced against contraction.
 """
@@ -37,8 +39,11 @@ __all__ = [
     "NESTED",
     "OPTIONS",
     "PARALLEL",
+    "PLAN",
+    "PLAN_REFUSAL",
     "POLICY",
     "PRECISE",
+    "PROOF",
     "REDUCTION",
     "STAGE",
     "VALUE",
@@ -55,6 +60,9 @@ VALUE = "tilex.value"
 OPTIONS = "tilex.options"
 STAGE = "tilex.stage"
 FENCED = "tilex.fenced"
+PROOF = "tilex.proof"
+PLAN = "tilex.plan"
+PLAN_REFUSAL = "tilex.plan_refusal"
 PRECISE = "tilex.requires_precise_math"
 
 

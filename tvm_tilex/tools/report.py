@@ -19,6 +19,8 @@ def heading(title: str) -> None:
 
 def describe_plan(artifact: Artifact) -> str:
     """One line: how programs are mapped, and which shared tiles are kept."""
+    if artifact.plan is not None:
+        return artifact.plan.describe()
     programs = sum(
         math.prod(axis.extent for axis in root.axes)
         for root in artifact.tile_ir.body

@@ -8,6 +8,9 @@ from typing import Any
 _PASSES = {
     "FenceProducts": "tvm_tilex.transform.fence_products",
     "ForwardViews": "tvm_tilex.transform.forward_views",
+    "MapSubgroups": "tvm_tilex.transform.map_subgroups",
+    "PlanGroups": "tvm_tilex.transform.plan_groups",
+    "ProveReductions": "tvm_tilex.transform.prove_reductions",
     "MapPrograms": "tvm_tilex.transform.map_programs",
     "VectorizeDomains": "tvm_tilex.transform.vectorize_domains",
     "VectorizeReductions": "tvm_tilex.transform.vectorize_reductions",

@@ -9,11 +9,14 @@ from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import PrimFunc, Var, prim_func_pass, structural_map, tirx
 
 __all__ = [
+    "as_index",
     "is_stage",
+    "launch",
     "replace_loops",
     "sequence",
     "serial",
     "substitute",
+    "thread_axis",
     "tilex_pass",
     "with_body",
 ]
@@ -48,8 +51,10 @@ def substitute(node: Any, replacements: dict[Any, Any]) -> Any:
 
 
 def sequence(*statements: Any) -> Any:
-    """Statements in order; None is nothing."""
+    """Statements in order; None is nothing, and None is returned where nothing is left."""
     kept = [statement for statement in statements if statement is not None]
+    if not kept:
+        return None
     return kept[0] if len(kept) == 1 else tirx.SeqStmt(kept)
 
 
@@ -73,3 +78,18 @@ def with_body(loop: Any, body: Any) -> Any:
         loop.annotations,
         loop.step,
     )
+
+
+def thread_axis(tag: str) -> Any:
+    """A thread index variable such as ``threadIdx.x``."""
+    return tirx.IterVar(None, tirx.Var(tag, "int32"), 1, tag)
+
+
+def as_index(dtype: str, var: Any) -> Any:
+    """``var`` in the index type ``dtype``."""
+    return var if str(var.ty.dtype) == dtype else tirx.Cast(dtype, var)
+
+
+def launch(thread: Any, extent: int, body: Any) -> Any:
+    """Run ``body`` on ``extent`` instances of a thread axis."""
+    return tirx.AttrStmt(thread, "thread_extent", tirx.IntImm("int32", extent), body)

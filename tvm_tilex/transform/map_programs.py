@@ -7,7 +7,7 @@ Before::
 
 After::
 
-    with T.launch_thread("blockIdx.x", ceildiv(P, T)), T.launch_thread("threadIdx.x", T):
+    with T.launchthread_axis("blockIdx.x", ceildiv(P, T)), T.launchthread_axis("threadIdx.x", T):
         if blockIdx.x * T + threadIdx.x < P:
             body(blockIdx.x * T + threadIdx.x)
 
@@ -22,7 +22,15 @@ from typing import Any
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, tirx
-from tvm_tilex.transform.common import is_stage, sequence, substitute, tilex_pass
+from tvm_tilex.transform.common import (
+    as_index,
+    is_stage,
+    launch,
+    sequence,
+    substitute,
+    thread_axis,
+    tilex_pass,
+)
 
 __all__ = ["MapPrograms"]
 
@@ -51,22 +59,12 @@ class MapPrograms:
             return None
         threads = min(self.threads, programs)
         dtype = str(root.loop_var.ty.dtype)
-        block, thread = _thread("blockIdx.x"), _thread("threadIdx.x")
-        program = _as(dtype, block.var) * tirx.IntImm(dtype, threads) + _as(dtype, thread.var)
+        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        program = as_index(dtype, block.var) * tirx.IntImm(dtype, threads) + as_index(
+            dtype, thread.var
+        )
         body = substitute(root.body, {root.loop_var: program})
         if programs % threads:
             body = tirx.IfThenElse(program < tirx.IntImm(dtype, programs), body, None)
-        body = _launch(thread, threads, body)
-        return _launch(block, -(-programs // threads), body)
-
-
-def _thread(tag: str) -> Any:
-    return tirx.IterVar(None, tirx.Var(tag, "int32"), 1, tag)
-
-
-def _as(dtype: str, var: Any) -> Any:
-    return var if str(var.ty.dtype) == dtype else tirx.Cast(dtype, var)
-
-
-def _launch(thread: Any, extent: int, body: Any) -> Any:
-    return tirx.AttrStmt(thread, "thread_extent", tirx.IntImm("int32", extent), body)
+        body = launch(thread, threads, body)
+        return launch(block, -(-programs // threads), body)

@@ -75,6 +75,15 @@ class CompileOptions:
             value = getattr(self, name)
             _require(self, name, _is_count(value) and value > 0, "a positive integer")
 
+    @property
+    def explicit_request(self) -> bool:
+        """Whether a SIMD-group map is asked for exactly, to be realized or refused."""
+        return bool(
+            self.threads_per_group
+            or self.reduction_programs_per_group
+            or self.reduction_lane_elements
+        )
+
     def to_json(self) -> str:
         """Stable text of every option, sorted by name."""
         values = dataclasses.asdict(self)

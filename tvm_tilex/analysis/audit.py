@@ -1,0 +1,106 @@
+"""The distributed-local audit: the fail-closed correctness boundary of private storage.
+
+Obligation, for every nonscalar local buffer T that an element domain stores::
+
+    one allocation, compact storage, no escape, stored by element domains only, and for every
+    observed load and store in its enclosing domain:  flatten(indices) == owner coordinate
+
+where the owner coordinate is the linear element of the enclosing domain or reduction. Then each
+worker reads only elements that it stored itself, and T may shrink to the worker's stripe. The
+audit does not know whether some forwarding tried to make it pass. An access without a provable
+owner (replicated, fixed, permuted, shifted, data-dependent) declines the whole map; it is never
+redirected to another worker's slot.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_tilex.analysis.facts import element_count
+from tvm_tilex.analysis.purity import loads
+from tvm_tilex.analysis.structure import Domain, ReductionLoop, Replicated
+from tvm_tilex.analysis.subject import Subject
+from tvm_tilex.layout.verdict import Verdict, disproven, proven, unknown
+from tvm_tilex.tirx.compat import Analyzer, Range, structural_equal
+
+__all__ = ["audit_local_storage"]
+
+
+def audit_local_storage(subject: Subject) -> Verdict:
+    """Audit every distributed local buffer of the program."""
+    distributed = subject.distributed_locals
+    for buffer in distributed:
+        problem = _storage_problem(subject, buffer)
+        if problem is not None:
+            return disproven(problem)
+    for owner, expressions, node in subject.contexts():
+        problem = _access_problem(subject, owner, expressions, node)
+        if problem is not None:
+            return unknown(problem)
+    names = ", ".join(buffer.name for buffer in distributed) or "none"
+    return proven(f"owner-only access of {names}")
+
+
+def _storage_problem(subject: Subject, buffer: Any) -> str | None:
+    uses = subject.uses[buffer]
+    if uses.allocations != 1:
+        return f"{buffer.name} has {uses.allocations} allocations"
+    if uses.escapes:
+        return f"{buffer.name} escapes through its variable"
+    if len(buffer.ty.strides) > 0:
+        return f"{buffer.name} is not compact"
+    if str(buffer.ty.dtype) not in ("float32", "int32"):
+        return f"{buffer.name} is {buffer.ty.dtype}, not a 32-bit scalar"
+    if element_count(buffer) is None:
+        return f"{buffer.name} has no constant size"
+    defining = [d for d in subject.domains if d.store.buffer.same_as(buffer)]
+    if len(defining) != 1 or len(uses.stores) != 1:
+        return f"{buffer.name} has {len(uses.stores)} defining stores"
+    if defining[0].count != element_count(buffer):
+        return f"{buffer.name} is not stored whole"
+    if not uses.loads:
+        return f"{buffer.name} is never read"
+    if any(load.source.same_as(buffer) for load in loads(defining[0].store.value)):
+        return f"{buffer.name} is read by its own definition"
+    return None
+
+
+def _access_problem(
+    subject: Subject, owner: Any | None, expressions: tuple[Any, ...], node: Any
+) -> str | None:
+    distributed = subject.distributed_locals
+    accesses = [
+        (load.source, load.indices)
+        for part in expressions
+        for load in loads(part)
+        if any(load.source.same_as(buffer) for buffer in distributed)
+    ]
+    if isinstance(node, Replicated) and any(node.store.buffer.same_as(b) for b in distributed):
+        return f"{node.store.buffer.name} is also stored outside its domain"
+    if isinstance(node, Domain) and node.store.buffer.scope() == "local":
+        accesses.append((node.store.buffer, node.store.indices))
+    for buffer, indices in accesses:
+        at = ", ".join(map(str, indices))
+        if owner is None:
+            return f"{buffer.name}[{at}] is read outside any element domain"
+        if not _is_owner(buffer, indices, owner, node):
+            return f"{buffer.name}[{at}] is not proved to be the worker's own element"
+    return None
+
+
+def _is_owner(buffer: Any, indices: Any, owner: Any, node: Any) -> bool:
+    """Whether the row-major linear index equals the owner coordinate for every iteration."""
+    linear: Any = None
+    for index, extent in zip(indices, buffer.ty.shape, strict=True):
+        linear = index if linear is None else linear * extent + index
+    if str(linear.ty.dtype) != str(owner.ty.dtype):
+        return False
+    if structural_equal(linear, owner):
+        return True
+    analyzer = Analyzer()
+    loops = node.loops if isinstance(node, Domain) else ()
+    if isinstance(node, ReductionLoop):
+        loops = (node.update.loop,)
+    for loop in loops:
+        analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+    return bool(analyzer.can_prove_equal(linear, owner))

@@ -1,0 +1,51 @@
+"""The integers that an admitted program gives to the planner."""
+
+from __future__ import annotations
+
+from tvm_tilex.analysis.purity import loads
+from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
+from tvm_tilex.analysis.subject import Subject
+from tvm_tilex.plan.facts import ProgramFacts
+from tvm_tilex.tirx.compat import tirx
+
+__all__ = ["element_count", "program_facts"]
+
+
+def element_count(buffer: object) -> int | None:
+    """Number of elements of a buffer of constant shape, or None."""
+    count = 1
+    for extent in buffer.ty.shape:  # type: ignore[attr-defined]
+        if not isinstance(extent, tirx.IntImm):
+            return None
+        count *= int(extent.value)
+    return count
+
+
+def program_facts(subject: Subject) -> ProgramFacts:
+    """Facts of an admitted program (every row PROVEN)."""
+    enclosing = [node for node in nodes(subject.row.body) if isinstance(node, Enclosing)]
+    stripes = tuple(element_count(buffer) or 0 for buffer in subject.distributed_locals)
+    return ProgramFacts(
+        programs=subject.row.programs,
+        reductions=tuple(r.update.extent for r in subject.reductions),
+        kinds=tuple(r.update.combiner for r in subject.reductions),
+        domains=tuple(domain.count for domain in subject.domains),
+        stripes=stripes,
+        unit_enclosing=all(loop.unit for loop in enclosing),
+        reads=_global_reads(subject),
+        writes=sum(d.count for d in subject.domains if d.store.buffer.scope() == "global"),
+    )
+
+
+def _global_reads(subject: Subject) -> int:
+    """Global elements that a program loads, each load of a domain or reduction once an element."""
+    total = 0
+    for _, expressions, node in subject.contexts():
+        count = 1
+        if isinstance(node, Domain):
+            count = node.count
+        elif hasattr(node, "update"):
+            count = node.update.extent
+        found = sum(load.source.scope() == "global" for part in expressions for load in loads(part))
+        total += count * found
+    return total

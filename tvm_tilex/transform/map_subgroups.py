@@ -1,0 +1,278 @@
+"""Rewrites a planned function onto threadgroups, SIMD groups and lanes.
+
+Before::
+
+    for program in T.parallel(P):
+        carry[0] = identity
+        for k in T.serial(N): carry[0] = op(carry[0], f(k))      # marked
+        for e in T.serial(N): out[program, e] = g(e, carry[0])
+
+After, with S SIMD groups a program, one program a threadgroup::
+
+    launch blockIdx.x = P, threadIdx.x = W = 32 * S
+        carry[0] = identity
+        for chunk: carry[0] = op(carry[0], f(W * chunk + w))
+        carry[0] = subgroup(carry[0])
+        if lane == 0: partials[s] = carry[0]
+        barrier
+        carry[0] = subgroup(partials[lane] if lane < S else identity)
+        for chunk: out[program, W * chunk + w] = g(W * chunk + w, carry[0])
+
+Both collectives are uniform; only the write of a partial is conditional (spec section 2). For
+S = 1 there is neither scratch nor barrier, and Q programs share a threadgroup: a partial last
+group is guarded as a whole, which is uniform in each SIMD group. Packed cooperating programs
+(S > 1, Q > 1) replay the last valid row and suppress its stores instead, because the barrier must
+be reached by the whole threadgroup.
+
+Reads ``tilex.plan``; admits the function again, so that a stale plan is refused; moves it to the
+stage ``scheduled``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_tilex.analysis.admission import admit
+from tvm_tilex.analysis.structure import (
+    Allocate,
+    Domain,
+    Enclosing,
+    Node,
+    ReductionLoop,
+    Replicated,
+    RowProgram,
+)
+from tvm_tilex.errors import MappingError
+from tvm_tilex.ir.ops import Combiner
+from tvm_tilex.ir.types import DTYPES
+from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import (
+    IRModule,
+    PrimFunc,
+    TensorLoad,
+    builder,
+    call,
+    structural_map,
+    tirx,
+)
+from tvm_tilex.tirx.register import SUBGROUP
+from tvm_tilex.transform.common import (
+    as_index,
+    is_stage,
+    launch,
+    sequence,
+    substitute,
+    thread_axis,
+    tilex_pass,
+    with_body,
+)
+from tvm_tilex.transform.execution_map import ExecutionMap, Owned
+from tvm_tilex.transform.options import CompileOptions
+from tvm_tilex.transform.realization import realization_of
+
+__all__ = ["MapSubgroups"]
+
+
+@tilex_pass("MapSubgroups")
+class MapSubgroups:
+    """Realize the plan of an admitted function."""
+
+    def __init__(self, target: Any = None, options: CompileOptions | None = None) -> None:
+        self.target = target
+        self.options = options
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: Any) -> PrimFunc:
+        """Map a planned reference function; others pass through."""
+        if not is_stage(func, "reference") or attrs.PLAN not in func.attrs:
+            return func
+        plan = GroupPlan.from_json(str(func.attrs[attrs.PLAN]))
+        wanted = realization_of(func, self.target, self.options)
+        admission = admit(func, lanes=wanted.target.lanes, kind=wanted.kind)
+        if admission.program is None:
+            raise MappingError(f"{func.attrs['global_symbol']}: changed since it was planned")
+        body = _Mapper.of(admission.program, plan).map()
+        return func.with_body(body).with_attr(attrs.STAGE, "scheduled")
+
+
+@dataclass
+class _Mapper:
+    """Emits the threadgroup's program for one plan."""
+
+    program: RowProgram
+    plan: GroupPlan
+    block: Any
+    thread: Any
+    execution: ExecutionMap
+    packed: Any  # q, the packed program coordinate
+    stripes: dict[Any, Any] = field(default_factory=dict)
+    partials: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, program: RowProgram, plan: GroupPlan) -> _Mapper:
+        """A mapper with its thread coordinates: q = thread // W, w = thread mod W."""
+        dtype = program.index_dtype
+        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        index = as_index(dtype, thread.var)
+        workers = tirx.IntImm(dtype, plan.workers)
+        alone = plan.programs_per_group == 1
+        packed = tirx.IntImm(dtype, 0) if alone else tirx.floordiv(index, workers)
+        worker = index if alone else tirx.floormod(index, workers)
+        return cls(program, plan, block, thread, ExecutionMap(plan, worker, dtype), packed)
+
+    def map(self) -> Any:
+        """The launch of all threadgroups."""
+        body = self._program(self._nodes(self.program.body))
+        scratch = [tirx.AllocBuffer(buffer) for buffer in self.partials]
+        body = launch(self.thread, self.plan.threads, sequence(*scratch, body))
+        return launch(self.block, self.plan.blocks, body)
+
+    # Program coordinates
+
+    def _slot(self) -> Any:
+        """Block * Q + q, before any bound."""
+        dtype = self.program.index_dtype
+        block = as_index(dtype, self.block.var)
+        if self.plan.programs_per_group == 1:
+            return block
+        return block * self._integer(self.plan.programs_per_group) + self.packed
+
+    @property
+    def _ragged(self) -> bool:
+        return self.plan.programs % self.plan.programs_per_group != 0
+
+    @property
+    def _replays(self) -> bool:
+        return self._ragged and self.plan.reduction_subgroups_per_program > 1
+
+    def _program(self, body: Any) -> Any:
+        """Substitute the program coordinate; guard or replay a partial last group."""
+        root, slot = self.program.root, self._slot()
+        count = self._integer(self.plan.programs)
+        guarded = self._ragged and not self._replays
+        coordinate = tirx.min(slot, count - self._integer(1)) if self._replays else slot
+        body = substitute(body, {root.loop_var: root.min + coordinate})
+        return tirx.IfThenElse(slot < count, body, None) if guarded else body
+
+    def _integer(self, value: int) -> Any:
+        return self.execution.integer(value)
+
+    # Statements
+
+    def _nodes(self, body: tuple[Node, ...]) -> Any:
+        return sequence(*(self._node(node) for node in body)) or _nothing()
+
+    def _node(self, node: Node) -> Any:
+        if isinstance(node, Allocate):
+            return self._allocate(node)
+        if isinstance(node, Replicated):
+            return node.store
+        if isinstance(node, Enclosing):
+            return with_body(node.loop, self._nodes(node.body))
+        return self._reduction(node) if isinstance(node, ReductionLoop) else self._domain(node)
+
+    def _allocate(self, node: Allocate) -> Any:
+        """Keep replicated storage whole; shrink distributed storage to the worker's stripe."""
+        count = self._distributed.get(node.buffer)
+        if count is None:
+            return node.statement
+        stripe = tirx.decl_buffer(
+            (self._integer(self.execution.slots(count)),),
+            str(node.buffer.ty.dtype),
+            node.buffer.name,
+            scope="local",
+        )
+        self.stripes[node.buffer] = stripe
+        return tirx.AllocBuffer(stripe)
+
+    @property
+    def _distributed(self) -> dict[Any, int]:
+        return {
+            node.store.buffer: node.count
+            for node in self.program.body
+            if isinstance(node, Domain) and node.store.buffer.scope() == "local"
+        }
+
+    def _own(self, expression: Any, owned: Owned) -> Any:
+        """Read distributed storage in the worker's own slot (the audit proved the ownership)."""
+
+        def stripe(load: Any) -> Any:
+            found = self.stripes.get(load.source)
+            return load if found is None else found[owned.slot]
+
+        return structural_map(expression, (TensorLoad, stripe), order="post")
+
+    def _domain(self, domain: Domain) -> Any:
+        def element(owned: Owned) -> Any:
+            at = _unflatten(domain, owned.element, self._integer)
+            value = self._own(substitute(domain.store.value, at), owned)
+            stripe = self.stripes.get(domain.store.buffer)
+            if stripe is not None:
+                return tirx.BufferStore(stripe, value, [owned.slot])
+            indices = [substitute(index, at) for index in domain.store.indices]
+            store = tirx.BufferStore(domain.store.buffer, value, indices)
+            if domain.condition is not None:
+                condition = self._own(substitute(domain.condition, at), owned)
+                store = tirx.IfThenElse(condition, store, None)
+            return store
+
+        mapped = self.execution.visit(domain.count, element)
+        stored_outside = domain.store.buffer.scope() == "global"
+        if stored_outside and self._replays:
+            active = self._slot() < self._integer(self.plan.programs)
+            return tirx.IfThenElse(active, mapped, None)
+        return mapped
+
+    def _reduction(self, node: ReductionLoop) -> Any:
+        update, carry, zero = node.update, node.update.carry, self._integer(0)
+
+        def element(owned: Owned) -> Any:
+            at = {update.loop.loop_var: owned.element}
+            contribution = self._own(substitute(update.contribution, at), owned)
+            return tirx.BufferStore(carry, update.combine(carry[zero], contribution), [zero])
+
+        def collective(value: Any) -> Any:
+            op = SUBGROUP[update.combiner]
+            return tirx.BufferStore(carry, call(op, value, dtype="float32"), [zero])
+
+        fold = self.execution.visit(update.extent, element)
+        first = collective(carry[zero])
+        subgroups = self.plan.reduction_subgroups_per_program
+        if subgroups == 1:
+            return sequence(fold, first)
+        lanes = self._integer(self.plan.lanes)
+        subgroup = tirx.floordiv(self.execution.worker, lanes)
+        lane = tirx.floormod(self.execution.worker, lanes)
+        base = self.packed * self._integer(subgroups)
+        partial = tirx.decl_buffer(
+            (self._integer(subgroups * self.plan.programs_per_group),),
+            "float32",
+            f"partials{len(self.partials)}",
+            scope="shared",
+        )
+        self.partials.append(partial)
+        publish = tirx.IfThenElse(
+            tirx.EQ(lane, zero), tirx.BufferStore(partial, carry[zero], [base + subgroup]), None
+        )
+        barrier = tirx.Evaluate(builder.tvm_storage_sync("shared"))
+        identity = tirx.FloatImm("float32", Combiner[update.combiner].identity(DTYPES["float32"]))
+        others = tirx.if_then_else(lane < self._integer(subgroups), partial[base + lane], identity)
+        return sequence(fold, first, publish, barrier, collective(others))
+
+
+def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:
+    """Recover the loops' coordinates from the linear element, in their original order."""
+    found: dict[Any, Any] = {}
+    rest = domain.count
+    for position, (loop, extent) in enumerate(zip(domain.loops, domain.extents, strict=True)):
+        rest //= extent
+        coordinate = element if rest == 1 else tirx.floordiv(element, integer(rest))
+        if position > 0:
+            coordinate = tirx.floormod(coordinate, integer(extent))
+        found[loop.loop_var] = coordinate
+    return found
+
+
+def _nothing() -> Any:
+    return tirx.Evaluate(tirx.IntImm("int32", 0))

@@ -1,0 +1,98 @@
+"""What the subgroup passes need of a function's target and options, from whoever states them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.analysis.rows import MAPPED_KINDS, SUBGROUP_LANES
+from tvm_tilex.plan.facts import Request, TargetFacts
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import PrimFunc, Target, structural_walk, tirx
+from tvm_tilex.transform.options import CompileOptions
+
+__all__ = ["Realization", "realization_of"]
+
+
+@dataclass(frozen=True)
+class Realization:
+    """A target's facts and an enabled or disabled candidate family."""
+
+    kind: str
+    target: TargetFacts
+    enabled: bool
+    reason: str
+    explicit: bool
+    options: CompileOptions
+
+    @property
+    def request(self) -> Request:
+        """The explicit choices and bounds for the planner."""
+        options = self.options
+        return Request(
+            threads=options.threads_per_group,
+            programs_per_group=options.reduction_programs_per_group,
+            lane_elements=options.reduction_lane_elements,
+            max_striped_scalars=options.max_reduction_striped_scalars_per_worker,
+            max_candidates=options.max_thread_candidates,
+        )
+
+
+def realization_of(
+    function: PrimFunc, target: Any | None, options: CompileOptions | None
+) -> Realization:
+    """Combine what the pass was told with the function's own attributes.
+
+    Without options from either, nothing is enabled: a client that uses the passes by hand declares
+    them. With options, None means that the target decides by asserting 32-lane SIMD groups.
+    """
+    target = target or function.attrs.get("target", None) or Target.current()
+    kind = str(target.kind.name) if target is not None else ""
+    text = function.attrs.get(attrs.OPTIONS, None)
+    given = options or (CompileOptions.from_json(str(text)) if text is not None else None)
+    facts = _target_facts(target)
+    chosen = given or CompileOptions()
+    explicit = chosen.explicit_request or _binds_subgroups(function)
+    enabled, reason = _enabled(kind, facts, given, explicit)
+    return Realization(kind, facts, enabled, reason, explicit, chosen)
+
+
+def _enabled(
+    kind: str, facts: TargetFacts, options: CompileOptions | None, explicit: bool
+) -> tuple[bool, str]:
+    if explicit:
+        return True, "explicitly requested"
+    if options is None:
+        return False, "no options declare the candidate family"
+    if kind not in MAPPED_KINDS:
+        return False, f"target kind {kind or 'none'} has no SIMD-group realization"
+    if options.metal_subgroup_reductions is None:
+        if facts.lanes == SUBGROUP_LANES:
+            return True, "the target asserts 32-lane SIMD groups"
+        return False, f"the target says thread_warp_size {facts.lanes}, not 32"
+    if options.metal_subgroup_reductions:
+        return True, "metal_subgroup_reductions=True"
+    return False, "metal_subgroup_reductions=False"
+
+
+def _target_facts(target: Any | None) -> TargetFacts:
+    found = target.attrs if target is not None else {}
+    threads = min(
+        int(found.get("max_num_threads", 256)), int(found.get("max_threads_per_block", 1024))
+    )
+    return TargetFacts(
+        max_threads=threads,
+        shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
+        lanes=int(found.get("thread_warp_size", 1)),
+    )
+
+
+def _binds_subgroups(function: PrimFunc) -> bool:
+    found: list[bool] = []
+
+    def visit(loop: Any) -> None:
+        if attrs.annotation(loop, attrs.BINDING) == "subgroup":
+            found.append(True)
+
+    structural_walk(function.body, (tirx.For, visit))
+    return bool(found)
