@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from tvm_tilex.sim.arguments import bind_storages, pack_struct
@@ -214,13 +215,19 @@ def _check_array(kernel: str, parameter: BufferParameter, array: Any) -> None:
     pointee = parameter.symbol.type.pointee
     scalar = pointee.element if isinstance(pointee, VectorType) else pointee
     wanted = getattr(scalar, "dtype", None)
-    if wanted is None or array.dtype == wanted:
-        return
-    if array.dtype == np.bool_ and wanted.kind in "iu" and wanted.itemsize == 1:
+    if wanted is None or array.dtype == wanted or _same_storage(array.dtype, wanted):
         return
     raise LaunchError(
         f"kernel {kernel}: buffer {name!r} is {parameter.symbol.type}, the array is {array.dtype}"
     )
+
+
+def _same_storage(given: np.dtype, wanted: np.dtype) -> bool:
+    """Accept what TVM stores as another type: bfloat16 as ushort, bool as a byte."""
+    if given == ml_dtypes.bfloat16:
+        return wanted == np.uint16
+    bytes_ = (np.dtype(np.bool_), np.dtype(np.int8), np.dtype(np.uint8))
+    return given in bytes_ and wanted in bytes_ and np.dtype(np.bool_) in (given, wanted)
 
 
 def _position(machine: Machine, attribute: str, kind: Any) -> Any:
