@@ -64,6 +64,14 @@ bool check(const Command& command, const std::vector<Array>& arrays,
   return right;
 }
 
+// A message may quote a file or a word; whatever that holds, one line is printed.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if ((c >= 0 && c < ' ') || c == '\x7f') c = '?';
+  }
+  return text;
+}
+
 int run(const std::vector<std::string>& words) {
   const Command command = parse_command_line(words);
   if (command.help) {
@@ -88,7 +96,7 @@ int main(int count, char** words) {
   try {
     return tilex::run({words + 1, words + count});
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tilex_run: %s\n", error.what());
+    std::fprintf(stderr, "tilex_run: %s\n", tilex::printable(error.what()).c_str());
     return tilex::kUsage;
   }
 }

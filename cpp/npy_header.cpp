@@ -32,7 +32,8 @@ class HeaderParser {
       }
       if (!accept(',') && peek() != '}') malformed();
     }
-    if (peek() != '\0') malformed();
+    peek();
+    if (position_ != text_.size()) malformed();
     if (!descr || !order || !shape) {
       throw UsageError("the header needs the keys descr, fortran_order and shape");
     }
