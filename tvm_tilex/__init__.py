@@ -13,15 +13,15 @@ from tvm_tilex.lang import __all__ as _language
 from tvm_tilex.lang.kernel import TensorSpec, spec
 
 if TYPE_CHECKING:
-    from tvm_tilex.build.options import CompileOptions
     from tvm_tilex.driver import Artifact, compile, lower
+    from tvm_tilex.transform.options import CompileOptions
 
 __version__ = "0.1.0"
 
 # Public names whose modules import TVM, and subpackages, by where they live.
 _LAZY = {
     "Artifact": "tvm_tilex.driver",
-    "CompileOptions": "tvm_tilex.build.options",
+    "CompileOptions": "tvm_tilex.transform.options",
     "compile": "tvm_tilex.driver",
     "lower": "tvm_tilex.driver",
 }

@@ -15,7 +15,6 @@ from tvm_tilex import settings
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, device_launches
 from tvm_tilex.build.dump import StageDump
-from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.build.pipeline import realization, register_pipeline
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import ArgumentError, TilexError
@@ -31,6 +30,7 @@ from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, tvm
 from tvm_tilex.tirx.wellformed import VerifyEachPass
+from tvm_tilex.transform.options import CompileOptions
 
 __all__ = ["Artifact", "call", "compile", "lower"]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
-from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
@@ -27,6 +26,7 @@ from tvm_tilex.runtime.arguments import (
 from tvm_tilex.runtime.simulate import simulate
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule
+from tvm_tilex.transform.options import CompileOptions
 
 __all__ = ["Artifact"]
 
