@@ -1,11 +1,20 @@
 """Runs a tile kernel on NumPy arrays, by the interpreter and by the compiled LLVM code."""
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import pytest
 
 import tvm_tilex as tx
 from tvm_tilex.ir.interp import interpret
 from tvm_tilex.ir.program import ViewAccess
 from tvm_tilex.ir.verify import verify
+
+# Importlib mode has no test packages: make the helper importable by a plain name.
+_spec = importlib.util.spec_from_file_location("refusals", Path(__file__).parent / "refusals.py")
+sys.modules["refusals"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(sys.modules["refusals"])
 
 
 def by_interpreter(kernel, arrays, **static):
