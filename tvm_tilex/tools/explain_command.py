@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
+from typing import Any
 
 import click
 
 from tvm_tilex.driver import compile
 from tvm_tilex.ir.print import format_program
-from tvm_tilex.tools.options import kernel_options
-from tvm_tilex.tools.report import describe_plan, heading
+from tvm_tilex.runtime.artifact import Artifact
+from tvm_tilex.tools.options import compile_options, kernel_options
+from tvm_tilex.tools.report import admission_lines, candidate_lines, describe_plan, heading
 from tvm_tilex.tools.subjects import make_subject
 
 __all__ = ["explain"]
@@ -25,28 +28,47 @@ def explain(
     dtype: str,
     seed: int,
     as_json: bool,
+    **choices: Any,
 ) -> None:
     """Show every stage of KERNEL (a library name or FILE.py:NAME) on a target."""
     subject = make_subject(kernel, shapes, dtype)
-    artifact = compile(subject.kernel, *subject.specs, target=target)
+    options = compile_options(**choices)
+    artifact = compile(subject.kernel, *subject.specs, target=target, options=options)
     stages = {
         "kernel": inspect.getsource(subject.kernel.function).rstrip(),
         "TileIR": format_program(artifact.tile_ir).rstrip(),
         "reference TIRx": artifact.tirx.script().rstrip(),
+        "admission": "\n".join(admission_lines(artifact)),
+        "candidates": "\n".join(candidate_lines(artifact)),
         "plan": describe_plan(artifact),
         "scheduled TIRx": artifact.scheduled.script().rstrip(),
         f"{target} source": artifact.source.strip(),
     }
     if as_json:
-        facts = {
-            "kernel": artifact.name,
-            "target": str(artifact.target),
-            "options": json.loads(artifact.options.to_json()),
-            "requires_precise_math": artifact.requires_precise_math,
-            "stages": stages,
-        }
-        click.echo(json.dumps(facts, indent=2))
+        click.echo(json.dumps(_facts(artifact, stages), indent=2))
         return
     for title, text in stages.items():
         heading(title)
         click.echo(text)
+
+
+def _facts(artifact: Artifact, stages: dict[str, str]) -> dict[str, Any]:
+    return {
+        "kernel": artifact.name,
+        "target": json.loads(str(artifact.target)),
+        "options": json.loads(artifact.options.to_json()),
+        "materialization": artifact.materialization.value,
+        "requires_precise_math": artifact.requires_precise_math,
+        "proof": None if artifact.proof is None else dataclasses.asdict(artifact.proof),
+        "plan": None if artifact.plan is None else dataclasses.asdict(artifact.plan),
+        "fallback": artifact.fallback,
+        "launches": [
+            dataclasses.asdict(launch)
+            for launch in (artifact.device.launches if artifact.device else ())
+        ],
+        "stages": {
+            name: text
+            for name, text in stages.items()
+            if name not in ("admission", "candidates", "plan")
+        },
+    }

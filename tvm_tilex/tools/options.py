@@ -9,15 +9,29 @@ import click
 
 from tvm_tilex.ir.types import DTYPES
 from tvm_tilex.tools.subjects import Shape
+from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["kernel_options"]
+__all__ = ["compile_options", "kernel_options"]
 
 _STORAGE = [name for name, dtype in DTYPES.items() if dtype.is_float]
 
 
 def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add KERNEL, --shape, --target, --dtype, --seed and --json to a command."""
+    """Add KERNEL, --shape, --target, --dtype, --seed, --json and the compile options."""
     for decorate in (
+        click.option(
+            "--materialization",
+            type=click.Choice(["preserve", "expensive-only"]),
+            help="Which shared tiles are kept; the target chooses by default.",
+        ),
+        click.option("--lane-elements", default=0, help="Exact V: 1, 2, 4 or 8."),
+        click.option("--programs-per-group", default=0, help="Exact Q, programs a threadgroup."),
+        click.option("--threads-per-group", default=0, help="Exact threads of a threadgroup."),
+        click.option(
+            "--subgroups/--no-subgroups",
+            default=None,
+            help="Consider SIMD-group maps; the target decides by default.",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--seed", default=0, show_default=True, help="Seed of the random inputs."),
         click.option(
@@ -45,3 +59,21 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = decorate(command)
     return command
+
+
+def compile_options(
+    *,
+    subgroups: bool | None,
+    threads_per_group: int,
+    programs_per_group: int,
+    lane_elements: int,
+    materialization: str | None,
+) -> CompileOptions:
+    """The compile options that the command line states."""
+    return CompileOptions(
+        metal_subgroup_reductions=subgroups,
+        threads_per_group=threads_per_group,
+        reduction_programs_per_group=programs_per_group,
+        reduction_lane_elements=lane_elements,
+        shared_tile_materialization=materialization,  # type: ignore[arg-type]
+    )

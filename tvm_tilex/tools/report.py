@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import click
 
 from tvm_tilex.ir import Parallel
 from tvm_tilex.runtime.artifact import Artifact
 
-__all__ = ["describe_plan", "heading"]
+__all__ = ["admission_lines", "candidate_lines", "describe_plan", "heading"]
 
 
 def heading(title: str) -> None:
@@ -19,13 +20,41 @@ def heading(title: str) -> None:
 
 def describe_plan(artifact: Artifact) -> str:
     """One line: how programs are mapped, and which shared tiles are kept."""
+    kept = f"shared tiles: {artifact.materialization.value}"
     if artifact.plan is not None:
-        return artifact.plan.describe()
+        return f"{artifact.plan.describe()}; {kept}"
     programs = sum(
         math.prod(axis.extent for axis in root.axes)
         for root in artifact.tile_ir.body
         if isinstance(root, Parallel)
     )
     who = "over the processor's cores" if artifact.kind == "llvm" else "one thread each"
-    kept = artifact.materialization.value
-    return f"reference map, {programs} programs {who}; shared tiles: {kept}"
+    why = f" ({artifact.fallback})" if artifact.fallback else ""
+    return f"reference map{why}, {programs} programs {who}; {kept}"
+
+
+def admission_lines(artifact: Artifact) -> Iterator[str]:
+    """Every row of the admission table with its verdict and reason."""
+    if artifact.proof is None:
+        yield f"SIMD-group maps are not considered on {artifact.kind} with these options"
+        return
+    yield f"considered: {artifact.proof.reason}"
+    width = max(len(row.name) for row in artifact.proof.rows)
+    for row in artifact.proof.rows:
+        yield f"{row.name:<{width}}  {row.verdict:<9}  {row.reason}"
+
+
+def candidate_lines(artifact: Artifact) -> Iterator[str]:
+    """Every enumerated candidate with its score or rejection; the chosen one is marked."""
+    plan = artifact.plan
+    if plan is None:
+        yield artifact.fallback or "none"
+        return
+    yield "   S   Q   V  threads  score"
+    chosen = (plan.reduction_subgroups_per_program, plan.programs_per_group, plan.lane_elements)
+    for candidate in plan.candidates:
+        shape = (candidate.subgroups, candidate.programs_per_group, candidate.lane_elements)
+        threads = plan.lanes * candidate.subgroups * candidate.programs_per_group
+        outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
+        mark = " <- chosen" if shape == chosen else ""
+        yield f"{shape[0]:>4}{shape[1]:>4}{shape[2]:>4}{threads:>9}  {outcome}{mark}"

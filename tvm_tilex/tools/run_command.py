@@ -13,7 +13,7 @@ import click
 from tvm_tilex.build.target import system_has
 from tvm_tilex.driver import Artifact, compile
 from tvm_tilex.kernels.tolerances import Comparison
-from tvm_tilex.tools.options import kernel_options
+from tvm_tilex.tools.options import compile_options, kernel_options
 from tvm_tilex.tools.report import describe_plan, heading
 from tvm_tilex.tools.subjects import Subject, make_subject
 
@@ -34,11 +34,13 @@ def run(
     seed: int,
     as_json: bool,
     no_source: bool,
+    **choices: Any,
 ) -> int:
     """Compile KERNEL (a library name or FILE.py:NAME), run it and check it against FP64."""
     subject = make_subject(kernel, shapes, dtype)
     started = time.perf_counter()
-    artifact = compile(subject.kernel, *subject.specs, target=target)
+    options = compile_options(**choices)
+    artifact = compile(subject.kernel, *subject.specs, target=target, options=options)
     compiled = time.perf_counter() - started
     before = subject.arguments(seed)
     after = tuple(array.copy() for array in before)
