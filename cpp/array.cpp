@@ -55,4 +55,8 @@ Array::Array(ArrayType type, std::size_t offset) : type_(std::move(type)) {
   if (bytes != 0) std::memset(data_, 0xff, bytes);
 }
 
+std::size_t Array::offset() const {
+  return reinterpret_cast<std::uintptr_t>(data_) % kBoundary;
+}
+
 }  // namespace tilex

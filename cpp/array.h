@@ -34,6 +34,7 @@ class Array {
   const ArrayType& type() const { return type_; }
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
+  std::size_t offset() const;  // bytes past the 64-byte boundary before the first element
   const std::byte* at(std::size_t index) const { return data_ + index * type_.element->bytes(); }
 
  private:

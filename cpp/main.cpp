@@ -30,7 +30,9 @@ bool report(std::size_t position, const Array& actual, const Array& expected,
             const Tolerance& tolerance) {
   const Comparison found = compare(actual, expected, tolerance);
   const ArrayType& type = actual.type();
-  const std::string name = "argument " + std::to_string(position) + " (" + type.text() + ")";
+  std::string name = "argument " + std::to_string(position) + " (" + type.text();
+  if (actual.offset() != 0) name += ", unaligned by " + std::to_string(actual.offset());
+  name += ")";
   if (type.size() == 0) {
     std::printf("%s: right, no elements\n", name.c_str());
     return true;
