@@ -192,7 +192,7 @@ class Launch:
 
 
 def _extent(value: int | Sequence[int], what: str, name: str, least: int) -> tuple[int, int, int]:
-    parts = (value,) if isinstance(value, int | np.integer) else tuple(value)
+    parts = tuple(value) if isinstance(value, Sequence) else (value,)
     if not 1 <= len(parts) <= 3 or any(
         not isinstance(p, int | np.integer) or p < least for p in parts
     ):

@@ -84,7 +84,8 @@ def _fmod(x: Any, y: Any) -> Any:
 
 
 def _popcount(x: Any) -> Any:
-    return np.bitwise_count(x).astype(x.dtype)
+    # Of a signed operand NumPy counts the bits of the absolute value.
+    return np.bitwise_count(np.asarray(x).view(f"u{x.dtype.itemsize}")).astype(x.dtype)[()]
 
 
 def _leading_zeros(x: Any) -> Any:

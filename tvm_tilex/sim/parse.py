@@ -140,13 +140,13 @@ def _syntax_error(error: UnexpectedInput, text: str) -> SourceError:
     named = _first_unsupported(text, line, column)
     if named is not None:
         return UnsupportedConstructError(f"{named[0]} is not supported", named[1], named[2], named[0])
-    before = text.split("\n")[line - 1][: max(column - 1, 0)]
-    if re.search(r"^\s*(?:\w+[\s*&]+)+\w+\s*$", before) and got == "'('":
+    if isinstance(error, UnexpectedToken) and "KERNEL" in error.accepts:
+        rest = text.split("\n")[line - 1][column - 1 :]
+        function = re.match(r"(?:\w+[\s*&]+)+\w+\s*\(", rest)
+        construct = "function definition" if function else "program-scope declaration"
+        what = rest.split("(" if function else "=")[0].strip()
         return UnsupportedConstructError(
-            f"a function other than a kernel ({before.strip()}) is not supported",
-            line,
-            column,
-            "function definition",
+            f"a {construct} other than a kernel ({what}) is not supported", line, column, construct
         )
     return MslSyntaxError(f"unexpected {got}", line, column, got)
 
