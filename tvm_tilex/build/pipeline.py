@@ -43,9 +43,10 @@ def tvm_lowering() -> list[Any]:
         tirx.transform.StmtSimplify(),
         s_tir.transform.LowerOpaqueBlock(),
         tirx.transform.FlattenBuffer(),
-        tirx.transform.BF16ComputeLegalize(),
         tirx.transform.NarrowDataType(32),
         tirx.transform.VectorizeLoop(True),
+        # After vectorization: the storage legalization below doesn't know a broadcast of bfloat16.
+        tirx.transform.BF16ComputeLegalize(),
         tirx.transform.UnrollLoop(),
         tirx.transform.StmtSimplify(),
         tirx.transform.CommonSubexprElim(),

@@ -22,8 +22,10 @@ from tvm_tilex.ir import (
     Value,
 )
 from tvm_tilex.ir.program import Definition
+from tvm_tilex.ir.types import DTYPES
 from tvm_tilex.lowering.access import IndexSpace, guarded
-from tvm_tilex.lowering.elementwise import constant, elementwise
+from tvm_tilex.lowering.elementwise import elementwise
+from tvm_tilex.lowering.numbers import constant, from_view, held, to_view
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx
@@ -76,18 +78,29 @@ class BodyLowering:
         )
 
     def active(self, operand: Operand, at: Coordinates) -> Any | None:
-        """The condition that no element it comes from is outside a 'predicate' view, or None."""
-        if isinstance(operand, Constant):
-            return None
-        definition = self.definitions[operand.number]
-        if isinstance(definition, Load) and definition.bounds is BoundsPolicy.predicate:
-            return self._bounds_condition(definition, at)
-        if not isinstance(definition, Elementwise):
-            return None
+        """The condition that no element it comes from is outside a 'predicate' view, or None.
+
+        A gather is inactive where its index is (its source gives the fill instead), and a
+        reduction never is.
+        """
         condition = None
-        for part in definition.operands:
-            condition = conjunction(condition, self.active(part, at))
+        for load in self._predicated(operand, set()):
+            condition = conjunction(condition, self._bounds_condition(load, at))
         return condition
+
+    def _predicated(self, operand: Operand, seen: set[int]) -> list[Load]:
+        """Loads under the 'predicate' policy that ``operand`` is computed from, each once."""
+        if isinstance(operand, Constant) or operand.number in seen:
+            return []
+        seen.add(operand.number)
+        definition = self.definitions[operand.number]
+        if isinstance(definition, Load):
+            return [definition] if definition.bounds is BoundsPolicy.predicate else []
+        if isinstance(definition, Gather):
+            return self._predicated(definition.index, seen)
+        if not isinstance(definition, Elementwise):
+            return []
+        return [load for part in definition.operands for load in self._predicated(part, seen)]
 
     def _bounds_condition(self, access: Load | Store, at: Coordinates) -> Any | None:
         indices = self.space.access(access.origin, access.dimensions, at)
@@ -96,7 +109,7 @@ class BodyLowering:
 
     def _load(self, load: Load, at: Coordinates) -> Any:
         indices = self.space.access(load.origin, load.dimensions, at)
-        element = self.views[load.view][tuple(indices)]
+        element = from_view(self.views[load.view][tuple(indices)], load.result.type.dtype)
         condition = self._bounds_condition(load, at) if guarded(load.bounds) else None
         if condition is None:
             return element
@@ -113,6 +126,8 @@ class BodyLowering:
         axis = definition.axis
         index = self.expression(definition.index, at)
         dtype = definition.index.type.dtype
+        if dtype.kind == "uint":  # its literals are not safe in TVM's simplifier
+            index, dtype = tirx.Cast("int32", index), DTYPES["int32"]
         inside = tirx.all(index >= constant(0, dtype), index < constant(axis.extent, dtype))
         if dtype.name != self.space.dtype:
             index = tirx.Cast(self.space.dtype, index)
@@ -140,7 +155,7 @@ class BodyLowering:
             condition = self._bounds_condition(statement, at) if guarded(statement.bounds) else None
             condition = conjunction(condition, self.active(statement.value, at))
             indices = self.space.access(statement.origin, statement.dimensions, at)
-            value = self.expression(statement.value, at)
+            value = to_view(self.expression(statement.value, at), _dtype(statement.value))
             if condition is None:
                 T.buffer_store(self.views[statement.view], value, indices)
                 return
@@ -159,7 +174,7 @@ class BodyLowering:
     def local(self, shape: list[int], value: Value, name: str, dtype: str | None = None) -> Any:
         """A named program-private buffer."""
         buffer = T.alloc_buffer(
-            tuple(map(self.space.integer, shape)), dtype or value.type.dtype.name, scope="local"
+            tuple(map(self.space.integer, shape)), dtype or held(value.type.dtype), scope="local"
         )
         return compat.name(name, buffer)
 

@@ -10,18 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm_tilex.ir import Combiner, DType, ElementOp, NanPolicy
+from tvm_tilex.lowering.numbers import constant, held, rounded, unfolded, widened
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
-from tvm_tilex.tirx.register import FMA, MAXIMUM, MINIMUM
+from tvm_tilex.tirx.register import (
+    EQUAL,
+    FMA,
+    LESS,
+    LESS_EQUAL,
+    MAXIMUM,
+    MINIMUM,
+    NOT_EQUAL,
+    SUBTRACT,
+)
 
-__all__ = ["combine", "constant", "elementwise"]
-
-
-def constant(value: bool | int | float, dtype: DType) -> Any:
-    """A literal of that element type."""
-    if dtype.is_float:
-        return tirx.FloatImm(dtype.name, float(value))
-    return tirx.IntImm(dtype.name, int(value))
+__all__ = ["combine", "elementwise"]
 
 
 def _sigmoid(x: Any) -> Any:
@@ -45,6 +48,29 @@ def _minimum(a: Any, b: Any) -> Any:
     return tirx.min(a, b)
 
 
+def _subtract(a: Any, b: Any) -> Any:
+    if "float" in str(a.ty.dtype):
+        return compat.call(SUBTRACT, a, b, dtype=str(a.ty.dtype))
+    return a - b
+
+
+def _compare(op: str, node: Any) -> Callable[[Any, Any], Any]:
+    """A comparison; on floats an operator of ours, since TVM's simplifier forgets NaN."""
+
+    def compare(a: Any, b: Any) -> Any:
+        if "float" in str(a.ty.dtype):
+            return compat.call(op, a, b, dtype="bool")
+        return node(a, b)
+
+    return compare
+
+
+_equal = _compare(EQUAL, tirx.EQ)
+_not_equal = _compare(NOT_EQUAL, tirx.NE)
+_less = _compare(LESS, tirx.LT)
+_less_equal = _compare(LESS_EQUAL, tirx.LE)
+
+
 _FUNCTIONS: dict[ElementOp, Callable[..., Any]] = {
     ElementOp.exp: tirx.exp,
     ElementOp.exp2: tirx.exp2,
@@ -60,7 +86,7 @@ _FUNCTIONS: dict[ElementOp, Callable[..., Any]] = {
     ElementOp.absolute: tirx.abs,
     ElementOp.negative: lambda a: -a,
     ElementOp.add: lambda a, b: a + b,
-    ElementOp.subtract: lambda a, b: a - b,
+    ElementOp.subtract: _subtract,
     ElementOp.multiply: lambda a, b: a * b,
     ElementOp.divide: lambda a, b: tirx.div(a, b),
     ElementOp.floor_divide: tirx.floordiv,
@@ -68,15 +94,19 @@ _FUNCTIONS: dict[ElementOp, Callable[..., Any]] = {
     ElementOp.power: tirx.power,
     ElementOp.maximum: _maximum,
     ElementOp.minimum: _minimum,
-    ElementOp.equal: lambda a, b: tirx.EQ(a, b),
-    ElementOp.not_equal: lambda a, b: tirx.NE(a, b),
-    ElementOp.less: lambda a, b: tirx.LT(a, b),
-    ElementOp.less_equal: lambda a, b: tirx.LE(a, b),
-    ElementOp.greater: lambda a, b: tirx.GT(a, b),
-    ElementOp.greater_equal: lambda a, b: tirx.GE(a, b),
+    ElementOp.equal: _equal,
+    ElementOp.not_equal: _not_equal,
+    ElementOp.less: _less,
+    ElementOp.less_equal: _less_equal,
+    ElementOp.greater: lambda a, b: _less(b, a),
+    ElementOp.greater_equal: lambda a, b: _less_equal(b, a),
     ElementOp.where: tirx.Select,
     ElementOp.fma: lambda a, b, c: compat.call(FMA, a, b, c, dtype=str(a.ty.dtype)),
 }
+
+# Where TVM folds a floating-point zero: x * 0 and 0 / x to 0, x + 0 to x, x / 0 to an error.
+_FOLDED = (ElementOp.add, ElementOp.multiply, ElementOp.divide)
+
 
 _BITWISE = {
     ElementOp.bitwise_and: (lambda a, b: a & b, tirx.And),
@@ -98,23 +128,27 @@ def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result:
         return _BITWISE[op][result.kind == "bool"](*operands)
     if op is ElementOp.where:
         return tirx.Select(*operands)
+    if op in _FOLDED:
+        operands = [unfolded(operand) for operand in operands]
     half = any(dtype.is_float and dtype.bits == 16 for dtype in dtypes)
+    # Comparisons of bool tiles; and TVM's simplifier fails on comparisons of unsigned literals.
+    narrow = dtypes[0].kind == "bool" or (dtypes[0].kind == "uint" and result.kind == "bool")
     if half:
-        operands = [tirx.Cast("float32", operand) for operand in operands]
-    if dtypes[0].kind == "bool":  # comparisons of bool tiles
+        operands = [widened(operand) for operand in operands]
+    elif narrow:
         operands = [_bit(operand) for operand in operands]
     value = _FUNCTIONS[op](*operands)
-    return tirx.Cast(result.name, value) if half and result.is_float else value
+    return rounded(value, result) if half and result.is_float else value
 
 
 def _cast(value: Any, source: DType, target: DType) -> Any:
     if source == target:
         return value
     if target.kind == "bool":
-        return tirx.NE(value, constant(0, source))
-    if source.kind == "bool" and target.bits == 16 and target.is_float:
-        value = tirx.Cast("float32", value)
-    return tirx.Cast(target.name, value)
+        return _not_equal(value, constant(0, source))
+    if target.is_float and target.bits == 16:
+        return rounded(widened(value), target)
+    return value if str(value.ty.dtype) == held(target) else tirx.Cast(target.name, value)
 
 
 def combine(combiner: Combiner, nan: NanPolicy, dtype: DType) -> Callable[[Any, Any], Any]:

@@ -20,7 +20,8 @@ from typing import Any
 from tvm_tilex.ir import Reduce, ReductionPolicy
 from tvm_tilex.ir.program import state_dtype
 from tvm_tilex.lowering.body import BodyLowering, Coordinates
-from tvm_tilex.lowering.elementwise import combine, constant
+from tvm_tilex.lowering.elementwise import combine
+from tvm_tilex.lowering.numbers import constant, rounded, widened
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx
@@ -39,11 +40,8 @@ def lower_reduce(body: BodyLowering, reduce: Reduce) -> None:
     zero = body.space.integer(0)
 
     def current() -> Any:
-        return (
-            carry[(zero,)]
-            if state == result.dtype
-            else tirx.Cast(result.dtype.name, carry[(zero,)])
-        )
+        value = carry[(zero,)]
+        return value if state == result.dtype else rounded(value, result.dtype)
 
     if result.elements == 1:
         at = {axis.name: zero for axis in result.axes}
@@ -97,7 +95,7 @@ def _contribution(body: BodyLowering, reduce: Reduce, at: Coordinates, position:
     source, state = reduce.source, state_dtype(reduce.source.type.dtype)
     value = body.expression(source, there)
     if source.type.dtype != state:
-        value = tirx.Cast(state.name, value)
+        value = widened(value)
     active = body.active(source, there)
     if active is None:
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,19 @@ from tvm_tilex.tirx.compat import tirx
 
 __all__ = ["MAXIMUM", "MINIMUM", "register"]
 
+# TVM's simplifier treats floats as real numbers: it turns `(x + y) - y` into `x`, `x - x` and
+# `x * 0` into 0, `not a < b` into `a >= b`, `x == x` into true. That is wrong where a result is
+# rounded, for NaN, infinities and -0. These operators are opaque to it.
+EQUAL = "tilex.equal"
+NOT_EQUAL = "tilex.not_equal"
+LESS = "tilex.less"
+LESS_EQUAL = "tilex.less_equal"
+SUBTRACT = "tilex.subtract"
+# An FP32 value rounded to the nearest bfloat16 (ties to even), as FP32.
+ROUND_BFLOAT16 = "tilex.round_bfloat16"
+# Its operand, a floating-point zero that must not be folded away.
+LITERAL = "tilex.literal"
+
 # NaN-propagating on LLVM and CUDA; plain max/min on Metal, whose default math is fast.
 MAXIMUM = "tilex.maximum"
 MINIMUM = "tilex.minimum"
@@ -23,6 +37,12 @@ MAXIMUM_PROPAGATE = "tilex.maximum_propagate"
 MINIMUM_PROPAGATE = "tilex.minimum_propagate"
 # a * b + c with one rounding; TVM's own fma lets LLVM round twice.
 FMA = "tilex.fma"
+# Collectives over the lanes of a SIMD group: opaque, so that no pass merges, hoists or sinks them.
+SUBGROUP = {
+    "add": "tilex.subgroup_add",
+    "maximum": "tilex.subgroup_maximum",
+    "minimum": "tilex.subgroup_minimum",
+}
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
 FENCE = "tilex.fence"
 
@@ -34,6 +54,11 @@ def register() -> None:
         tvm_ffi.register_error(name, getattr(errors, name))
     for op in (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE):
         compat.register_op(op, "NaN-aware extremum", effect=compat.PURE, vectorizable=True)
+    for op in _COMPARISONS:
+        compat.register_op(op, "IEEE comparison", effect=compat.PURE, vectorizable=True)
+    compat.register_op(SUBTRACT, "IEEE difference", effect=compat.PURE, vectorizable=True)
+    compat.register_op(ROUND_BFLOAT16, "rounding", effect=compat.PURE, vectorizable=True)
+    compat.register_op(LITERAL, "literal", effect=compat.PURE, vectorizable=True)
     compat.register_op(FENCE, "contraction fence", effect=compat.PURE, vectorizable=True)
     compat.register_op(FMA, "fused multiply-add", effect=compat.PURE, vectorizable=True)
     for op, greater in (
@@ -45,8 +70,18 @@ def register() -> None:
         compat.register_intrin_lowering(op, target="default", f=_propagating(greater), level=99)
     compat.register_intrin_lowering(MAXIMUM, target="metal", f=_plain(tirx.max), level=99)
     compat.register_intrin_lowering(MINIMUM, target="metal", f=_plain(tirx.min), level=99)
+    for op, node in _COMPARISONS.items():
+        compat.register_intrin_lowering(op, target="default", f=_node(node), level=99)
+    # TVM's LLVM code generator makes `!=` an ordered comparison, false for NaN.
+    compat.register_intrin_lowering(NOT_EQUAL, target="llvm", f=_unequal, level=99)
+    compat.register_intrin_lowering(SUBTRACT, target="default", f=_node(tirx.Sub), level=99)
+    compat.register_intrin_lowering(ROUND_BFLOAT16, target="default", f=_round, level=99)
+    compat.register_intrin_lowering(LITERAL, target="default", f=lambda c: c.args[0], level=99)
     compat.register_intrin_lowering(FENCE, target="default", f=lambda c: c.args[0], level=99)
     compat.register_intrin_lowering(FENCE, target="llvm", f=_llvm_fence, level=99)
+    for combiner, op in SUBGROUP.items():
+        compat.register_op(op, "SIMD-group collective", effect=compat.OPAQUE, vectorizable=False)
+        compat.register_intrin_lowering(op, target="metal", f=_metal_collective(combiner), level=99)
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
     # Lets printed TIRx parse back: T.tilex.maximum(a, b).
@@ -56,24 +91,71 @@ def register() -> None:
 def _script_namespace() -> types.SimpleNamespace:
     def constructor(op: str) -> Callable[..., Any]:
         def construct(*arguments: Any) -> Any:
-            return compat.call(op, *arguments, dtype=str(arguments[0].ty.dtype))
+            dtype = "bool" if op in _COMPARISONS else str(arguments[0].ty.dtype)
+            return compat.call(op, *arguments, dtype=dtype)
 
         return construct
 
-    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE)
+    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE, LITERAL)
+    ops += (SUBTRACT, ROUND_BFLOAT16, *_COMPARISONS, *SUBGROUP.values())
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
 
 def _propagating(greater: bool) -> Callable[[Any], Any]:
-    """``a if a > b or a is NaN else b``: a NaN on either side is the result."""
+    """``(a > b ? a : b) if a == a else a``: a NaN on either side is the result.
+
+    The inner selection is the processor's own maximum, which gives ``b`` where either is NaN.
+    """
 
     def lower(call: Any) -> Any:
         a, b = call.args
         x, y = tirx.Var("x", a.ty), tirx.Var("y", b.ty)
         wins = x > y if greater else x < y
-        return tirx.Let(x, a, tirx.Let(y, b, tirx.Select(tirx.any(wins, x != x), x, y)))
+        extremum = tirx.Select(wins, x, y)
+        return tirx.Let(x, a, tirx.Let(y, b, tirx.Select(tirx.EQ(x, x), extremum, x)))
 
     return lower
+
+
+_COMPARISONS = {EQUAL: tirx.EQ, NOT_EQUAL: tirx.NE, LESS: tirx.LT, LESS_EQUAL: tirx.LE}
+
+
+def _node(node: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda call: node(*call.args)
+
+
+def _unequal(call: Any) -> Any:
+    return tirx.Not(tirx.EQ(*call.args))
+
+
+def _metal_collective(combiner: str) -> Callable[[Any], Any]:
+    function = {"add": "simd_sum", "maximum": "simd_max", "minimum": "simd_min"}[combiner]
+    return lambda call: tirx.call_extern(call.ty, function, *call.args)
+
+
+def _round(call: Any) -> Any:
+    """Add half a unit less the tie-breaking bit to the bits, cut 16 of them; a NaN is canonical."""
+    (value,) = call.args
+    lanes = value.ty.dtype.lanes
+    x, bits = tirx.Var("x", value.ty), tirx.Var("bits", _vector("uint32", lanes))
+
+    def word(number: int) -> Any:
+        return _splat(tirx.IntImm("uint32", number), lanes)
+
+    even = tirx.bitwise_and(tirx.shift_right(bits, word(16)), word(1))
+    cut = tirx.bitwise_and(bits + word(0x7FFF) + even, word(0xFFFF0000))
+    nan = _splat(tirx.FloatImm("float32", math.nan), lanes)
+    near = tirx.Select(tirx.EQ(x, x), tirx.reinterpret(str(value.ty.dtype), cut), nan)
+    as_bits = tirx.reinterpret(_vector("uint32", lanes), x)
+    return tirx.Let(x, value, tirx.Let(bits, as_bits, near))
+
+
+def _vector(dtype: str, lanes: int) -> str:
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _splat(value: Any, lanes: int) -> Any:
+    return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
 def _plain(extremum: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

@@ -1,0 +1,64 @@
+"""How elements are held while a program computes, and literals of each type.
+
+bfloat16 elements are held as the FP32 numbers that bfloat16 represents, and rounded by an operator
+of ours: TVM's legalization computes bfloat16 in FP32 and drops every rounding but the last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tvm_tilex.ir import DType
+from tvm_tilex.tirx import compat
+from tvm_tilex.tirx.compat import tirx
+from tvm_tilex.tirx.register import LITERAL, ROUND_BFLOAT16
+
+__all__ = ["constant", "from_view", "held", "rounded", "to_view", "unfolded", "widened"]
+
+_NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+
+def held(dtype: DType) -> str:
+    """TVM's type of an element of ``dtype`` inside expressions and program-private storage."""
+    return "float32" if dtype.name == "bfloat16" else dtype.name
+
+
+def from_view(element: Any, dtype: DType) -> Any:
+    """An element read from a view, as it is held."""
+    return tirx.Cast("float32", element) if dtype.name == "bfloat16" else element
+
+
+def to_view(value: Any, dtype: DType) -> Any:
+    """A held element as a view of ``dtype`` stores it; exact."""
+    return tirx.Cast(dtype.name, value) if dtype.name == "bfloat16" else value
+
+
+def widened(value: Any) -> Any:
+    """A held 16-bit float, an integer or a bool as FP32."""
+    return value if str(value.ty.dtype) == "float32" else tirx.Cast("float32", value)
+
+
+def rounded(value: Any, dtype: DType) -> Any:
+    """An FP32 value rounded to a floating-point ``dtype``, as it is held."""
+    if dtype.name == "bfloat16":
+        return compat.call(ROUND_BFLOAT16, value, dtype="float32")
+    return value if dtype.name == "float32" else tirx.Cast(dtype.name, value)
+
+
+def constant(value: bool | int | float, dtype: DType) -> Any:
+    """A literal rounded to the element type, as it is held."""
+    if not dtype.is_float:
+        return tirx.IntImm(dtype.name, int(value))
+    with np.errstate(over="ignore"):
+        number = np.float64(value).astype(_NUMPY[dtype.name])
+    return tirx.FloatImm(held(dtype), float(number))
+
+
+def unfolded(value: Any) -> Any:
+    """The value; a floating-point zero in a form that TVM doesn't fold into its consumer."""
+    if isinstance(value, tirx.FloatImm) and value.value == 0:
+        return compat.call(LITERAL, value, dtype=str(value.ty.dtype))
+    return value
