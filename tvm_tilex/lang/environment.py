@@ -47,7 +47,8 @@ def environment(function: Callable[..., Any]) -> Hashable:
 def _function(function: Any, seen: frozenset[int]) -> Hashable:
     if id(function) in seen:
         return "recursive"
-    if function.__module__.split(".")[0] == _PACKAGE and ".kernels." not in function.__module__:
+    module = function.__module__ or ""
+    if module.split(".")[0] == _PACKAGE and ".kernels." not in module:
         return _Identity(function)  # the language itself
     seen |= {id(function)}
     code = function.__code__
