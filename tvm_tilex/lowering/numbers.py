@@ -32,8 +32,12 @@ def from_view(element: Any, dtype: DType) -> Any:
 
 
 def to_view(value: Any, dtype: DType) -> Any:
-    """A held element as a view of ``dtype`` stores it; exact."""
-    return tirx.Cast(dtype.name, value) if dtype.name == "bfloat16" else value
+    """A held element as a view of ``dtype`` stores it; exact, so TVM need not round again."""
+    if dtype.name != "bfloat16":
+        return value
+    bits = tirx.reinterpret("uint32", value)
+    upper = tirx.Cast("uint16", tirx.shift_right(bits, tirx.IntImm("uint32", 16)))
+    return tirx.reinterpret(dtype.name, upper)
 
 
 def widened(value: Any) -> Any:
