@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ def export(case: Case, folder: Path) -> None:
     (folder / "wrong.txt").write_text("\n".join(words) + "\n")
 
 
-def output_words(entry: KernelEntry, name: str, array: NDArray) -> list[str]:
+def output_words(entry: KernelEntry, name: str, array: NDArray[Any]) -> list[str]:
     """Return the words that describe an output, with the bound of ``tolerances.compare``."""
     tolerance = TOLERANCES[entry.operation]
     if tolerance.cancels:
@@ -101,12 +102,12 @@ def output_words(entry: KernelEntry, name: str, array: NDArray) -> list[str]:
 
 def corrupted(expected: NDArray[np.float64]) -> NDArray[np.float64]:
     """Move the last element by a tenth of the largest: far above any tolerance, still a number."""
-    wrong = expected.copy()
+    wrong: NDArray[np.float64] = expected.copy()
     wrong.flat[-1] += 0.1 * np.abs(expected).max()
     return wrong
 
 
-def storable(array: NDArray) -> NDArray:
+def storable(array: NDArray[Any]) -> NDArray[Any]:
     """Return the bits of bfloat16, which .npy files cannot name; other arrays as they are."""
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
