@@ -11,8 +11,17 @@ import numpy as np
 
 from tvm_tilex.errors import ArgumentError
 from tvm_tilex.ir.program import View, ViewAccess
+from tvm_tilex.support.srcloc import caller_location
 
-__all__ = ["Argument", "as_numpy", "check_argument", "describe", "exported", "overlapping"]
+__all__ = [
+    "Argument",
+    "as_numpy",
+    "at_call",
+    "check_argument",
+    "describe",
+    "exported",
+    "overlapping",
+]
 
 _DEVICES = {1: "llvm", 2: "cuda", 8: "metal"}
 
@@ -183,6 +192,14 @@ def check_argument(kernel: str, view: View, argument: Argument) -> None:
         raise ArgumentError(f"{where} begins at an address that is not a multiple of its element")
     if view.access is not ViewAccess.read and not argument.writable:
         raise ArgumentError(f"{where} is written, but the array is read-only")
+
+
+def at_call(kernel: str, error: ArgumentError) -> ArgumentError:
+    """The error with the kernel's name and the caller's line, where it lacks them."""
+    if error.location is not None:
+        return error
+    message = str(error) if str(error).startswith(kernel) else f"{kernel}: {error}"
+    return type(error)(message, location=caller_location())
 
 
 def overlapping(a: Argument, b: Argument) -> bool:

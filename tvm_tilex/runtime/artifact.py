@@ -18,6 +18,7 @@ from tvm_tilex.lowering.sharing import statements
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.runtime.arguments import (
     Argument,
+    at_call,
     check_argument,
     describe,
     exported,
@@ -108,7 +109,10 @@ class Artifact:
         TargetError
             If the target's device is not present.
         """
-        self.launch(self._describe(arrays))
+        try:
+            self.launch(self._describe(arrays))
+        except ArgumentError as error:
+            raise at_call(self.name, error) from None
 
     def _describe(self, arrays: Sequence[Any]) -> list[Argument]:
         views = self.tile_ir.views
