@@ -17,7 +17,7 @@ from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, devic
 from tvm_tilex.build.dump import StageDump
 from tvm_tilex.build.pipeline import realization, register_pipeline
 from tvm_tilex.build.target import resolve_target
-from tvm_tilex.errors import ArgumentError, TilexError
+from tvm_tilex.errors import ArgumentError, MappingError, TilexError
 from tvm_tilex.ir import Program
 from tvm_tilex.ir.print import format_program
 from tvm_tilex.ir.types import dtype_of
@@ -25,7 +25,7 @@ from tvm_tilex.ir.verify import verify
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
 from tvm_tilex.plan.group_plan import GroupPlan
-from tvm_tilex.runtime.arguments import Argument, describe
+from tvm_tilex.runtime.arguments import Argument, at_call, describe
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, tvm
@@ -87,6 +87,13 @@ def lower(
 
 def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Run ``kernel`` on arrays: compile for their types and device (cached) and launch."""
+    try:
+        _call(kernel, arrays, keywords)
+    except ArgumentError as error:
+        raise at_call(kernel.name, error) from None
+
+
+def _call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     names = tuple(kernel.parameters)
     if len(arrays) != len(names):
         raise ArgumentError(
@@ -96,7 +103,8 @@ def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any])
     static = {k: v for k, v in keywords.items() if k != "options"}
     key = (
         tuple((a.shape, a.dtype, a.device[0]) for a in arguments),
-        tuple(sorted(static.items())),
+        # Text, not equality: 0.0 == -0.0 and True == 1, but they compile differently.
+        tuple(sorted((name, repr(value)) for name, value in static.items())),
         keywords.get("options"),
         kernel.environment(),
     )
@@ -173,32 +181,13 @@ def _compile(
     program: Program, target: Any, options: CompileOptions, folder: Path | None
 ) -> Artifact:
     register_pipeline()
-    kind = target.kind.name
-    mode = options.shared_tile_materialization
-    if mode is None:
-        cheap = kind == "llvm" and options.noalias is not False
-        mode = (
-            SharedTileMaterialization.EXPENSIVE_ONLY
-            if cheap
-            else SharedTileMaterialization.PRESERVE
-        )
     dump = StageDump(folder) if folder is not None else None
     if dump is not None:
         dump.write("tile_ir", format_program(program))
-    module = _lowered(program, replace(options, shared_tile_materialization=mode))
-    if dump is not None:
-        dump.write("reference", module.script(), "py")
     recorder = SplitRecorder()
     with _instruments(dump, recorder):
-        scheduled = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(module)
+        mode, module, scheduled = _schedule(program, target, options, dump)
         executable = tvm.compile(scheduled, target=target, tir_pipeline="tilex")
-    device = None
-    if kind != "llvm":
-        assert recorder.module is not None
-        launches = device_launches(recorder.module, program.name)
-        source = str(executable.mod.imports[0].inspect_source()) if launches else ""
-        precise = attrs.PRECISE in module[program.name].attrs
-        device = DeviceArtifact(kind, source, launches, precise)
     artifact = Artifact(
         name=program.name,
         target=target,
@@ -210,13 +199,55 @@ def _compile(
         module=executable,
         proof=_proof(scheduled[program.name]),
         plan=_plan(scheduled[program.name]),
-        device=device,
+        device=_device(program.name, target, module, executable, recorder),
         recompile=lambda changed: _compile(program, target, changed, None),
     )
     if dump is not None:
-        suffix = {"metal": "metal", "cuda": "cu"}.get(kind, "s")
+        suffix = {"metal": "metal", "cuda": "cu"}.get(target.kind.name, "s")
         dump.write("source", artifact.source, suffix)
     return artifact
+
+
+def _schedule(
+    program: Program, target: Any, options: CompileOptions, dump: StageDump | None
+) -> tuple[SharedTileMaterialization, IRModule, IRModule]:
+    """Lower and realize, with the first materialization for which a plan fits."""
+    for mode in _materializations(target.kind.name, options):
+        module = _lowered(program, replace(options, shared_tile_materialization=mode))
+        if dump is not None:
+            dump.write("reference", module.script(), "py")
+        passes = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")
+        try:
+            scheduled = passes(module)
+        except MappingError as error:
+            raise MappingError(str(error), location=program.body[0].location) from None
+        if attrs.PLAN_REFUSAL not in scheduled[program.name].attrs:
+            break
+    return mode, module, scheduled
+
+
+def _materializations(kind: str, options: CompileOptions) -> tuple[SharedTileMaterialization, ...]:
+    """The stated choice, or the target's in order of preference."""
+    if options.shared_tile_materialization is not None:
+        return (options.shared_tile_materialization,)
+    if kind == "llvm":
+        return (SharedTileMaterialization.EXPENSIVE_ONLY,)
+    if options.explicit_request:
+        return (SharedTileMaterialization.PRESERVE,)
+    # Beyond the stripe bound a row is read again rather than run by one thread.
+    return (SharedTileMaterialization.PRESERVE, SharedTileMaterialization.RECOMPUTE)
+
+
+def _device(
+    name: str, target: Any, module: IRModule, executable: Any, recorder: SplitRecorder
+) -> DeviceArtifact | None:
+    """What another runtime launches; None for a processor target."""
+    kind = str(target.kind.name)
+    if kind == "llvm" or recorder.module is None:
+        return None
+    launches = device_launches(recorder.module, name)
+    source = str(executable.mod.imports[0].inspect_source()) if launches else ""
+    return DeviceArtifact(kind, source, launches, attrs.PRECISE in module[name].attrs)
 
 
 def _proof(function: Any) -> ProofRecord | None:

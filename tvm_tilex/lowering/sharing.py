@@ -36,10 +36,14 @@ class SharedTileMaterialization(enum.Enum):
         Every one.
     ``EXPENSIVE_ONLY``
         Those that hold a transcendental operation; cheap arithmetic and loads are repeated.
+    ``RECOMPUTE``
+        None with more than one element: every consumer reads its views again. This is the map
+        beyond the stripe bound, where no worker could keep its part of a row.
     """
 
     PRESERVE = "preserve"
     EXPENSIVE_ONLY = "expensive-only"
+    RECOMPUTE = "recompute"
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -83,9 +87,12 @@ def shared_values(
         elif uses[number] > 1 and not isinstance(statement, Coordinate):
             scalar = statement.result.type.elements == 1 and not isinstance(statement, Load)
             repeated = cost[number] * uses[number] > _RECOMPUTE_LIMIT
-            if mode is SharedTileMaterialization.PRESERVE or (
-                expensive[number] or scalar or repeated
-            ):
+            worth_keeping = {
+                SharedTileMaterialization.PRESERVE: True,
+                SharedTileMaterialization.EXPENSIVE_ONLY: expensive[number] or repeated,
+                SharedTileMaterialization.RECOMPUTE: False,
+            }
+            if scalar or worth_keeping[mode]:
                 shared.add(number)
         if number in shared:
             cost[number], expensive[number] = 1, False

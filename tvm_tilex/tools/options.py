@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tvm_tilex.ir.types import DTYPES
+from tvm_tilex.lowering.sharing import SharedTileMaterialization
 from tvm_tilex.tools.subjects import Shape
 from tvm_tilex.transform.options import CompileOptions
 
@@ -21,7 +22,7 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         click.option(
             "--materialization",
-            type=click.Choice(["preserve", "expensive-only"]),
+            type=click.Choice([mode.value for mode in SharedTileMaterialization]),
             help="Which shared tiles are kept; the target chooses by default.",
         ),
         click.option("--lane-elements", default=0, help="Exact V: 1, 2, 4 or 8."),

@@ -38,8 +38,8 @@ class CompileOptions:
     reduction_unroll
         Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
     shared_tile_materialization
-        PRESERVE or EXPENSIVE_ONLY; None lets the target choose (Metal and CUDA PRESERVE, LLVM
-        EXPENSIVE_ONLY).
+        PRESERVE, EXPENSIVE_ONLY or RECOMPUTE; None lets the target choose: LLVM EXPENSIVE_ONLY,
+        Metal and CUDA PRESERVE, or RECOMPUTE where no width keeps the row within the stripe bound.
     max_reduction_striped_scalars_per_worker
         Bound on the scalars of worker-private stripes.
     max_thread_candidates
@@ -110,4 +110,5 @@ def _materialization(name: str) -> SharedTileMaterialization:
     for mode in SharedTileMaterialization:
         if name.lower().replace("_", "-") == mode.value:
             return mode
-    raise OptionError(f"shared_tile_materialization={name!r}: use 'preserve' or 'expensive-only'")
+    known = ", ".join(repr(mode.value) for mode in SharedTileMaterialization)
+    raise OptionError(f"shared_tile_materialization={name!r}: use one of {known}")
