@@ -178,7 +178,8 @@ def shuffle(machine: Machine, name: str, value: Any, amount: Any, node: Node) ->
     source = np.where(nowhere, 0, source)
     plain, undef, origin = value, np.False_, (name, node.line)
     if value.__class__ is Tainted:
-        plain, undef, origin = value.value, value.undef, value.origin
+        plain, undef = value.value, value.undef
+        origin = origin if nowhere.any() else value.origin
     moved = np.take_along_axis(by_simd(machine, plain, np.zeros((), plain.dtype)), source, axis=2)
     gone = np.take_along_axis(by_simd(machine, undef, np.False_), source, axis=2) | nowhere
     result = np.ascontiguousarray(flatten(machine, moved))

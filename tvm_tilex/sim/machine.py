@@ -183,13 +183,11 @@ class Machine:
         bad = np.logical_and(value.undef, self.active_array())
         if bad.any():
             name, line = value.origin
-            self.fault(
-                UndefinedValueError,
-                node,
-                f"{use} depends on {name!r}, read on line {line} where nothing wrote it",
-                bad,
-                memory=name,
-            )
+            if name.startswith("simd_"):
+                why = f"{name} on line {line} from a lane that does not exist"
+                self.fault(UndefinedValueError, node, f"{use} depends on {why}", bad)
+            why = f"{name!r}, read on line {line} where nothing wrote it"
+            self.fault(UndefinedValueError, node, f"{use} depends on {why}", bad, memory=name)
         return value.value
 
     def all_defined(self, value: Any, node: Node, use: str) -> Any:

@@ -88,7 +88,8 @@ class ThreadArray:
         else:
             value = self._gather(machine, index + c)
         if value.__class__ is Tainted:
-            value = Tainted(value.value, value.undef, (self.name, access.node.line))
+            if value.origin[0] == self.name:
+                value = Tainted(value.value, value.undef, (self.name, access.node.line))
             if machine.checks.uninitialized == "read":
                 bad = np.logical_and(value.undef, machine.active_array())
                 if bad.any():
