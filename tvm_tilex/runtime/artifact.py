@@ -134,7 +134,11 @@ class Artifact:
                 )
         if self.empty:
             return
-        artifact = self._in_place if self._overlaps(arguments) else self
+        artifact = self
+        if self._overlaps(arguments):
+            artifact = self._in_place
+        elif self._misaligned(arguments):
+            artifact = self._unvectorized
         if self.simulated:
             simulate(artifact.device, artifact.tile_ir, arguments)
             return
@@ -169,6 +173,22 @@ class Artifact:
         path = Path(path)
         self.module.export_library(str(path))
         return path
+
+    @functools.cached_property
+    def _alignment(self) -> dict[str, int]:
+        found = self.scheduled[self.name].attrs.get(attrs.ALIGNMENT, {})
+        return {str(name): int(size) for name, size in found.items()}
+
+    def _misaligned(self, arguments: Sequence[Argument]) -> bool:
+        """Whether a base address is not what the vector accesses assume."""
+        named = zip(self.tile_ir.views, arguments, strict=True)
+        return any(a.address % self._alignment.get(view.name, 1) for view, a in named)
+
+    @functools.cached_property
+    def _unvectorized(self) -> Artifact:
+        """The same map with scalar accesses, for a base that vectors do not fit."""
+        assert self.recompile is not None
+        return self.recompile(replace(self.options, vector_access=False))
 
     def _overlaps(self, arguments: Sequence[Argument]) -> bool:
         """Whether a written argument shares memory with another one.

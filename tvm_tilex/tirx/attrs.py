@@ -24,6 +24,9 @@ Functions
     Set when the result depends on an order or on NaN propagation that fast math does not keep.
 ``tilex.proof`` / ``tilex.plan`` / ``tilex.plan_refusal``
     JSON texts: the admission table's verdicts, the GroupPlan, or why no plan fits.
+``tilex.alignment``
+    Bytes that the base address of a parameter must be a multiple of, by name: what vector
+    accesses assume. Checked at launch.
 ``tilex.fenced``
     Set once products are fenced against contraction.
 """
@@ -33,6 +36,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "ALIGNMENT",
     "BINDING",
     "DOMAIN",
     "FENCED",
@@ -60,6 +64,7 @@ VALUE = "tilex.value"
 OPTIONS = "tilex.options"
 STAGE = "tilex.stage"
 FENCED = "tilex.fenced"
+ALIGNMENT = "tilex.alignment"
 PROOF = "tilex.proof"
 PLAN = "tilex.plan"
 PLAN_REFUSAL = "tilex.plan_refusal"

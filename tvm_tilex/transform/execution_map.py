@@ -15,16 +15,32 @@ from tvm_tilex.plan.resources import stripe_length
 from tvm_tilex.tirx.compat import tirx
 from tvm_tilex.transform.common import sequence, serial
 
-__all__ = ["ExecutionMap", "Owned"]
+__all__ = ["ExecutionMap", "Pack"]
 
 
 @dataclass(frozen=True)
-class Owned:
-    """One owned element: its coordinate, its private slot, and its bound or None."""
+class Pack:
+    """The V consecutive elements that a worker owns in one chunk.
 
+    ``element`` and ``slot`` are the coordinate and the private slot of element ``lane_element`` (a
+    variable, or None where V = 1); ``first`` is the coordinate of the first. ``bound`` limits the
+    coordinates of a partial chunk, and is None in a full one.
+    """
+
+    first: Any
     element: Any
     slot: Any
+    lane_element: Any | None
     bound: Any | None
+    width: int
+
+    def each(self, statement: Any) -> Any:
+        """``statement`` for every owned element, each under the bound if there is one."""
+        if self.bound is not None:
+            statement = tirx.IfThenElse(self.element < self.bound, statement, None)
+        if self.lane_element is None:
+            return statement
+        return serial(self.lane_element, self.width, statement)
 
 
 @dataclass(frozen=True)
@@ -43,38 +59,48 @@ class ExecutionMap:
         """Length of a worker's stripe over ``count`` elements."""
         return stripe_length(count, self.plan.workers, self.plan.lane_elements)
 
-    def visit(self, count: int, body: Callable[[Owned], Any]) -> Any:
-        """Statements that run ``body`` once for each owned element of [0, count).
+    def visit(self, count: int, body: Callable[[Pack], Any], *, unroll: int = 1) -> Any:
+        """Statements that run ``body`` once for each owned pack of [0, count).
 
-        ``body`` is called once for the full chunks and once for the bounded rest, and returns the
-        statement for one element.
+        Parameters
+        ----------
+        body
+            Returns the statement of one pack; called for the full chunks and for the bounded rest.
+        unroll
+            How many full chunks one iteration of the chunk loop covers, in their order.
         """
         pack = self.plan.workers * self.plan.lane_elements
-        chunk = tirx.Var("chunk", self.dtype)
         full = count // pack
-        if full == 1:
-            main = self._chunk(self.integer(0), None, body)
-        else:
-            main = serial(chunk, full, self._chunk(chunk, None, body)) if full else None
-        rest = self._chunk(self.integer(full), count, body) if count % pack else None
-        return sequence(main, rest)
+        statements = [self._chunks(full // unroll, unroll, body)]
+        statements += [
+            body(self._pack(self.integer(chunk), None))
+            for chunk in range(full // unroll * unroll, full)
+        ]
+        if count % pack:
+            statements.append(body(self._pack(self.integer(full), count)))
+        return sequence(*statements)
 
-    def _chunk(self, chunk: Any, bound: int | None, body: Callable[[Owned], Any]) -> Any:
-        elements = self.plan.lane_elements
-        if elements == 1:
-            return self._element(chunk, None, bound, body)
-        lane_element = tirx.Var("v", self.dtype)
-        return serial(lane_element, elements, self._element(chunk, lane_element, bound, body))
+    def _chunks(self, iterations: int, unroll: int, body: Callable[[Pack], Any]) -> Any:
+        """The chunk loop; an iteration holds ``unroll`` chunks one after the other."""
+        loop = tirx.Var("chunk", self.dtype)
+        first = loop * self.integer(unroll) if unroll > 1 else loop
+        if iterations == 1:
+            first = self.integer(0)
+        copies = [
+            body(self._pack(first + self.integer(copy) if copy else first, None))
+            for copy in range(unroll if iterations else 0)
+        ]
+        if iterations <= 1:
+            return sequence(*copies)
+        return serial(loop, iterations, sequence(*copies))
 
-    def _element(
-        self, chunk: Any, lane_element: Any | None, bound: int | None, body: Callable[[Owned], Any]
-    ) -> Any:
+    def _pack(self, chunk: Any, bound: int | None) -> Pack:
         elements = self.plan.lane_elements
-        element = chunk * self.integer(self.plan.workers) + self.worker
-        slot = chunk
-        if lane_element is not None:
-            element = element * self.integer(elements) + lane_element
-            slot = chunk * self.integer(elements) + lane_element
-        condition = None if bound is None else element < self.integer(bound)
-        statement = body(Owned(element, slot, condition))
-        return statement if condition is None else tirx.IfThenElse(condition, statement, None)
+        first = chunk * self.integer(self.plan.workers) + self.worker
+        element, slot, lane_element = first, chunk, None
+        if elements > 1:
+            lane_element = tirx.Var("v", self.dtype)
+            first = first * self.integer(elements)
+            element, slot = first + lane_element, chunk * self.integer(elements) + lane_element
+        limit = None if bound is None else self.integer(bound)
+        return Pack(first, element, slot, lane_element, limit, elements)

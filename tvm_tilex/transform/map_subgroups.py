@@ -68,9 +68,10 @@ from tvm_tilex.transform.common import (
     tilex_pass,
     with_body,
 )
-from tvm_tilex.transform.execution_map import ExecutionMap, Owned
+from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
+from tvm_tilex.transform.vector_access import VectorAccess
 
 __all__ = ["MapSubgroups"]
 
@@ -92,8 +93,12 @@ class MapSubgroups:
         admission = admit(func, lanes=wanted.target.lanes, kind=wanted.kind)
         if admission.program is None:
             raise MappingError(f"{func.attrs['global_symbol']}: changed since it was planned")
-        body = _Mapper.of(admission.program, plan).map()
-        return func.with_body(body).with_attr(attrs.STAGE, "scheduled")
+        vectors = VectorAccess(**wanted.vectors)
+        mapper = _Mapper.of(admission.program, plan, vectors, wanted.options.reduction_unroll)
+        mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
+        if vectors.alignment:
+            mapped = mapped.with_attr(attrs.ALIGNMENT, vectors.alignment)
+        return mapped
 
 
 @dataclass
@@ -106,11 +111,15 @@ class _Mapper:
     thread: Any
     execution: ExecutionMap
     packed: Any  # q, the packed program coordinate
+    vectors: VectorAccess
+    unroll: int
     stripes: dict[Any, Any] = field(default_factory=dict)
     partials: list[Any] = field(default_factory=list)
 
     @classmethod
-    def of(cls, program: RowProgram, plan: GroupPlan) -> _Mapper:
+    def of(
+        cls, program: RowProgram, plan: GroupPlan, vectors: VectorAccess, unroll: int
+    ) -> _Mapper:
         """A mapper with its thread coordinates: q = thread // W, w = thread mod W."""
         dtype = program.index_dtype
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
@@ -119,7 +128,8 @@ class _Mapper:
         alone = plan.programs_per_group == 1
         packed = tirx.IntImm(dtype, 0) if alone else tirx.floordiv(index, workers)
         worker = index if alone else tirx.floormod(index, workers)
-        return cls(program, plan, block, thread, ExecutionMap(plan, worker, dtype), packed)
+        execution = ExecutionMap(plan, worker, dtype)
+        return cls(program, plan, block, thread, execution, packed, vectors, unroll)
 
     def map(self) -> Any:
         """The launch of all threadgroups."""
@@ -194,28 +204,28 @@ class _Mapper:
             if isinstance(node, Domain) and node.store.buffer.scope() == "local"
         }
 
-    def _own(self, expression: Any, owned: Owned) -> Any:
+    def _own(self, expression: Any, pack: Pack) -> Any:
         """Read distributed storage in the worker's own slot (the audit proved the ownership)."""
 
         def stripe(load: Any) -> Any:
             found = self.stripes.get(load.source)
-            return load if found is None else found[owned.slot]
+            return load if found is None else found[pack.slot]
 
         return structural_map(expression, (TensorLoad, stripe), order="post")
 
     def _domain(self, domain: Domain) -> Any:
-        def element(owned: Owned) -> Any:
-            at = _unflatten(domain, owned.element, self._integer)
-            value = self._own(substitute(domain.store.value, at), owned)
+        def element(pack: Pack) -> Any:
+            at = _unflatten(domain, pack.element, self._integer)
+            value = self._own(substitute(domain.store.value, at), pack)
             stripe = self.stripes.get(domain.store.buffer)
             if stripe is not None:
-                return tirx.BufferStore(stripe, value, [owned.slot])
+                return self.vectors.pack(pack, tirx.BufferStore(stripe, value, [pack.slot]))
             indices = [substitute(index, at) for index in domain.store.indices]
             store = tirx.BufferStore(domain.store.buffer, value, indices)
             if domain.condition is not None:
-                condition = self._own(substitute(domain.condition, at), owned)
+                condition = self._own(substitute(domain.condition, at), pack)
                 store = tirx.IfThenElse(condition, store, None)
-            return store
+            return self.vectors.pack(pack, store)
 
         mapped = self.execution.visit(domain.count, element)
         stored_outside = domain.store.buffer.scope() == "global"
@@ -227,16 +237,17 @@ class _Mapper:
     def _reduction(self, node: ReductionLoop) -> Any:
         update, carry, zero = node.update, node.update.carry, self._integer(0)
 
-        def element(owned: Owned) -> Any:
-            at = {update.loop.loop_var: owned.element}
-            contribution = self._own(substitute(update.contribution, at), owned)
-            return tirx.BufferStore(carry, update.combine(carry[zero], contribution), [zero])
+        def element(pack: Pack) -> Any:
+            at = {update.loop.loop_var: pack.element}
+            contribution = self._own(substitute(update.contribution, at), pack)
+            folded = update.combine(carry[zero], contribution)
+            return self.vectors.pack(pack, tirx.BufferStore(carry, folded, [zero]))
 
         def collective(value: Any) -> Any:
             op = SUBGROUP[update.combiner]
             return tirx.BufferStore(carry, call(op, value, dtype="float32"), [zero])
 
-        fold = self.execution.visit(update.extent, element)
+        fold = self.execution.visit(update.extent, element, unroll=self.unroll)
         first = collective(carry[zero])
         subgroups = self.plan.reduction_subgroups_per_program
         if subgroups == 1:

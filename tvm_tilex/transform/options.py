@@ -37,6 +37,8 @@ class CompileOptions:
         Exact number of consecutive elements a worker owns: 1, 2, 4 or 8.
     reduction_unroll
         Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
+    vector_access
+        Whether consecutive elements that are proved contiguous and aligned move as vectors.
     shared_tile_materialization
         PRESERVE, EXPENSIVE_ONLY or RECOMPUTE; None lets the target choose: LLVM EXPENSIVE_ONLY,
         Metal and CUDA PRESERVE, or RECOMPUTE where no width keeps the row within the stripe bound.
@@ -55,6 +57,7 @@ class CompileOptions:
     reduction_programs_per_group: int = 0
     reduction_lane_elements: int = 0
     reduction_unroll: int = 1
+    vector_access: bool = True
     shared_tile_materialization: SharedTileMaterialization | None = None
     max_reduction_striped_scalars_per_worker: int = 64
     max_thread_candidates: int = 64

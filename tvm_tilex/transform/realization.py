@@ -26,6 +26,12 @@ class Realization:
     options: CompileOptions
 
     @property
+    def vectors(self) -> dict[str, int]:
+        """The widest vector access: elements and bytes; one element where options forbid it."""
+        lanes = {"metal": 4, "cuda": 8}.get(self.kind, 1)
+        return {"max_lanes": lanes if self.options.vector_access else 1, "max_bytes": 16}
+
+    @property
     def request(self) -> Request:
         """The explicit choices and bounds for the planner."""
         options = self.options

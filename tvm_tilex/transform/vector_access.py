@@ -1,0 +1,149 @@
+"""Moves a worker's V consecutive elements as vectors where contiguity and alignment are proved.
+
+Before, for a full pack::
+
+    for v in T.serial(V):
+        out[row, first + v] = f(x[row, first + v])
+
+After, with L = min(V, the target's vector width) elements a vector::
+
+    for part in range(V // L):
+        for lane in T.vectorized(L): x_pack[part * L + lane] = x[row, first + part * L + lane]
+    for v in T.serial(V): out_pack[v] = f(x_pack[v])
+    for part in range(V // L):
+        for lane in T.vectorized(L): out[row, first + part * L + lane] = out_pack[...]
+
+Proof obligation: the last index is ``first + v + c`` with c a multiple of V, the other indices do
+not depend on v, and every other stride of the row-major buffer is a multiple of V. As first is a
+multiple of V, the V elements are contiguous and begin at a multiple of V elements from the base;
+the base itself is checked at launch. An access under a lazy condition is never moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_tilex.analysis.guards import guarded_loads
+from tvm_tilex.analysis.purity import mentions
+from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.tirx.compat import TensorLoad, structural_equal, structural_map, tirx
+from tvm_tilex.transform.common import sequence, serial, substitute
+from tvm_tilex.transform.execution_map import Pack
+
+__all__ = ["VectorAccess"]
+
+
+@dataclass
+class VectorAccess:
+    """Rewrites packs for a target's vectors of ``max_lanes`` elements and ``max_bytes`` bytes.
+
+    ``alignment`` collects, by parameter name, the bytes that its base must be a multiple of.
+    """
+
+    max_lanes: int
+    max_bytes: int
+    alignment: dict[str, int] = field(default_factory=dict)
+
+    def pack(self, pack: Pack, statement: Any) -> Any:
+        """The pack's elements of a store ``statement``, as vectors where that is proved."""
+        if pack.lane_element is None or pack.bound is not None:
+            return pack.each(statement)
+        if not isinstance(statement, tirx.BufferStore):
+            return pack.each(statement)
+        loads = self._loads(pack, statement.value)
+        before = [self._load(pack, load, buffer) for load, buffer in loads]
+        value = _replace(statement.value, loads, pack.lane_element)
+        after: list[Any] = []
+        if self._contiguous(pack, statement.buffer, statement.indices):
+            buffer = self._buffer(pack, statement.buffer)
+            after = self._store(pack, statement, buffer)
+            statement = tirx.BufferStore(buffer, value, [pack.lane_element])
+        else:
+            statement = tirx.BufferStore(statement.buffer, value, statement.indices)
+        if not before and not after:
+            return pack.each(statement)
+        allocations = [tirx.AllocBuffer(buffer) for _, buffer in loads]
+        if after:
+            allocations.append(tirx.AllocBuffer(statement.buffer))
+        moved = [part for parts in before for part in parts]
+        return sequence(*allocations, *moved, pack.each(statement), *after)
+
+    def _loads(self, pack: Pack, value: Any) -> list[tuple[Any, Any]]:
+        """Distinct unconditional loads of the pack, with a private buffer for each."""
+        found: list[tuple[Any, Any]] = []
+        for guarded in guarded_loads(value):
+            load = guarded.load
+            known = any(structural_equal(load, other) for other, _ in found)
+            if guarded.predicates or known:
+                continue
+            if self._contiguous(pack, load.source, load.indices):
+                found.append((load, self._buffer(pack, load.source)))
+        return found
+
+    def _contiguous(self, pack: Pack, buffer: Any, indices: Any) -> bool:
+        if buffer.scope() != "global" or self._lanes(pack, buffer) == 1:
+            return False
+        *outer, last = indices
+        if any(mentions(index, pack.lane_element) for index in outer):
+            return False
+        shape = buffer.ty.shape
+        if len(shape) > 1 and int(shape[-1].value) % pack.width:
+            return False
+        return _offset(last, pack.element) % pack.width == 0
+
+    def _lanes(self, pack: Pack, buffer: Any) -> int:
+        width = dtype_of(str(buffer.ty.dtype)).bytes
+        return min(pack.width, self.max_lanes, self.max_bytes // width)
+
+    def _buffer(self, pack: Pack, of: Any) -> Any:
+        return tirx.decl_buffer((pack.width,), str(of.ty.dtype), f"{of.name}_pack", scope="local")
+
+    def _load(self, pack: Pack, load: Any, buffer: Any) -> list[Any]:
+        def move(at: Any) -> Any:
+            indices = [_at(index, pack, at) for index in load.indices]
+            return tirx.BufferStore(buffer, load.source[tuple(indices)], [at])
+
+        return self._move(pack, load.source, move)
+
+    def _store(self, pack: Pack, store: Any, buffer: Any) -> list[Any]:
+        def move(at: Any) -> Any:
+            indices = [_at(index, pack, at) for index in store.indices]
+            return tirx.BufferStore(store.buffer, buffer[at], indices)
+
+        return self._move(pack, store.buffer, move)
+
+    def _move(self, pack: Pack, memory: Any, move: Any) -> list[Any]:
+        lanes = self._lanes(pack, memory)
+        size = lanes * dtype_of(str(memory.ty.dtype)).bytes
+        self.alignment[memory.name] = max(size, self.alignment.get(memory.name, 1))
+        dtype = str(pack.element.ty.dtype)
+        parts = []
+        for part in range(pack.width // lanes):
+            lane = tirx.Var("lane", dtype)
+            at = tirx.IntImm(dtype, part * lanes) + lane if part else lane
+            parts.append(serial(lane, lanes, move(at), tirx.ForKind.VECTORIZED))
+        return parts
+
+
+def _offset(index: Any, element: Any) -> int:
+    """The constant c of ``element + c``; 1, which no width divides, for any other index."""
+    if structural_equal(index, element):
+        return 0
+    if isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm):
+        return int(index.b.value) if structural_equal(index.a, element) else 1
+    return 1
+
+
+def _at(index: Any, pack: Pack, at: Any) -> Any:
+    return substitute(index, {pack.lane_element: at})
+
+
+def _replace(value: Any, loads: list[tuple[Any, Any]], lane_element: Any) -> Any:
+    def packed(load: Any) -> Any:
+        for known, buffer in loads:
+            if structural_equal(known, load):
+                return buffer[lane_element]
+        return load
+
+    return structural_map(value, (TensorLoad, packed), order="post")
