@@ -1,0 +1,500 @@
+"""The interned integer expression DAG: leaves, operations, symbolic comparison, typed visitor.
+
+Expressions are effect-free and immutable. Equal expressions are the same object, so identity is
+equality and analyses may memoize per node. Nothing is folded on construction: proofs must see
+every subexpression that the user wrote, because any of them may overflow signed 64-bit range.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, Union, cast
+from weakref import WeakValueDictionary
+
+from tvm_tilex.errors import LayoutError
+from tvm_tilex.layout.errors import TracingError
+from tvm_tilex.support.srcloc import caller_location
+
+__all__ = [
+    "INT64_MAX",
+    "INT64_MIN",
+    "Call",
+    "Constant",
+    "Coordinate",
+    "Expr",
+    "ExprLike",
+    "ExprVisitor",
+    "Lookup",
+    "Op",
+    "Operation",
+    "Parameter",
+    "as_expr",
+    "constant",
+    "coordinate",
+    "eq",
+    "le",
+    "leaves",
+    "lt",
+    "ne",
+    "negate_predicate",
+    "parameter",
+    "substitute",
+    "tracing",
+]
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+class Op(Enum):
+    """Binary operations; the value is the operator of the text form."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "//"
+    MOD = "%"
+    XOR = "^"
+    AND = "&"
+    SHL = "<<"
+    SHR = ">>"
+    LT = "<"
+    LE = "<="
+    EQ = "=="
+    NE = "!="
+
+    __hash__ = object.__hash__  # members are singletons; the default hashes the name each time
+
+
+COMPARISONS = frozenset({Op.LT, Op.LE, Op.EQ, Op.NE})
+_NEGATION = {Op.EQ: Op.NE, Op.NE: Op.EQ}
+
+
+class _Tracing:
+    """Whether an index function is being run on symbols (then ``==`` on a symbol is refused)."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+tracing = _Tracing()
+_interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+
+
+def _refuse(rule: str) -> NoReturn:
+    raise TracingError(rule, location=caller_location())
+
+
+class Expr:
+    """A node of the DAG. Built by operators, :func:`eq`, :func:`lt` and the leaf constructors."""
+
+    __slots__ = ("__weakref__",)
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return operation(Op.ADD, self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return operation(Op.ADD, other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return operation(Op.SUB, self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return operation(Op.SUB, other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return operation(Op.MUL, self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return operation(Op.MUL, other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return operation(Op.DIV, self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return operation(Op.DIV, other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return operation(Op.MOD, self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return operation(Op.MOD, other, self)
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return operation(Op.XOR, self, other)
+
+    def __rxor__(self, other: ExprLike) -> Expr:
+        return operation(Op.XOR, other, self)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return operation(Op.AND, self, other)
+
+    def __rand__(self, other: ExprLike) -> Expr:
+        return operation(Op.AND, other, self)
+
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return operation(Op.SHL, self, other)
+
+    def __rlshift__(self, other: ExprLike) -> Expr:
+        return operation(Op.SHL, other, self)
+
+    def __rshift__(self, other: ExprLike) -> Expr:
+        return operation(Op.SHR, self, other)
+
+    def __rrshift__(self, other: ExprLike) -> Expr:
+        return operation(Op.SHR, other, self)
+
+    def __neg__(self) -> Expr:
+        return operation(Op.SUB, 0, self)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return operation(Op.LT, self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return operation(Op.LE, self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return operation(Op.LT, other, self)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return operation(Op.LE, other, self)
+
+    def __eq__(self, other: object) -> bool:
+        if tracing.depth and other is not self:
+            _refuse(f"'==' on the symbol '{self}' would be decided now; use eq() or ne()")
+        if isinstance(other, int) and not isinstance(other, bool):
+            file = sys._getframe(1).f_code.co_filename
+            if file != "<string>" and not file.startswith(_PACKAGE):
+                _refuse(f"'==' compares the symbol '{self}' with a number; use eq() or ne()")
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        _refuse(f"the symbol '{self}' has no truth value; an index function cannot branch on it")
+
+    def __index__(self) -> int:
+        _refuse(f"a load or an index by the symbol '{self}': an index function cannot read data")
+
+    def __int__(self) -> int:
+        _refuse(f"the symbol '{self}' has no value while the index function runs")
+
+    def __iter__(self) -> NoReturn:
+        _refuse(f"the symbol '{self}' is a single integer and cannot be unpacked")
+
+    def __truediv__(self, other: object) -> NoReturn:
+        _refuse(f"'/' on the symbol '{self}': index arithmetic has floor division '//' only")
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __str__(self) -> str:
+        from tvm_tilex.layout.text import expr_text
+
+        return expr_text(self)
+
+
+ExprLike = Union[Expr, int]
+
+
+class Evaluator(Protocol):
+    """A named pure scalar function; equal evaluators hash alike."""
+
+    def evaluate(self, value: int) -> int:
+        """Return the function's value at ``value``."""
+
+    def __hash__(self) -> int: ...
+
+
+class Constant(Expr):
+    """A signed 64-bit integer."""
+
+    __slots__ = ("value",)
+    value: int
+
+
+class Coordinate(Expr):
+    """The coordinate of a named axis."""
+
+    __slots__ = ("name",)
+    name: str
+
+
+class Parameter(Expr):
+    """A named integer, fixed during one use of the map, declared to lie in [lower, upper]."""
+
+    __slots__ = ("lower", "name", "upper")
+    name: str
+    lower: int
+    upper: int
+
+
+class Operation(Expr):
+    """A binary operation."""
+
+    __slots__ = ("left", "op", "right")
+    op: Op
+    left: Expr
+    right: Expr
+
+
+class Lookup(Expr):
+    """``values[flatten(indices)]`` in row-major order: the DAG form of a finite table column."""
+
+    __slots__ = ("indices", "shape", "values")
+    values: tuple[int, ...]
+    shape: tuple[int, ...]
+    indices: tuple[Expr, ...]
+
+
+class Call(Expr):
+    """A registered transform without a DAG, applied to an expression: evaluated, never lowered."""
+
+    __slots__ = ("evaluator", "operand")
+    evaluator: Evaluator
+    operand: Expr
+
+
+def _intern(cls: type[Expr], key: tuple[Any, ...], **fields: Any) -> Expr:
+    found = _interned.get(key)
+    if found is not None:
+        return found
+    node = object.__new__(cls)
+    for name, value in fields.items():
+        setattr(node, name, value)
+    _interned[key] = node
+    return node
+
+
+def constant(value: int) -> Constant:
+    """Return the interned constant; raise LayoutError outside signed 64-bit range."""
+    found = _interned.get((Constant, value))
+    if found is not None:
+        return cast(Constant, found)
+    value = int(value)
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise LayoutError(f"constant {value} is outside signed 64-bit range")
+    return cast(Constant, _intern(Constant, (Constant, value), value=value))
+
+
+def _check_name(name: str) -> str:
+    if not name.isidentifier():
+        raise LayoutError(f"'{name}' is not an identifier and cannot name an axis or parameter")
+    return name
+
+
+def coordinate(name: str) -> Coordinate:
+    """Return the coordinate of the axis called ``name``."""
+    found = _interned.get((Coordinate, name))
+    if found is None:
+        found = _intern(Coordinate, (Coordinate, name), name=_check_name(name))
+    return cast(Coordinate, found)
+
+
+def parameter(name: str, lower: int, upper: int) -> Parameter:
+    """Return the parameter ``name`` with its declared inclusive range."""
+    if not INT64_MIN <= lower <= upper <= INT64_MAX:
+        raise LayoutError(f"parameter '{name}' has the impossible range [{lower}, {upper}]")
+    key = (Parameter, _check_name(name), lower, upper)
+    return cast(Parameter, _intern(Parameter, key, name=name, lower=lower, upper=upper))
+
+
+def as_expr(value: ExprLike) -> Expr:
+    """Return ``value`` as an expression; refuse anything but an expression or an integer."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool):
+        return constant(int(value))
+    index = getattr(type(value), "__index__", None)
+    if index is None or getattr(value, "ndim", 0):
+        kind = type(value).__name__
+        _refuse(f"'{kind}' is not an integer index expression (a load or an effect is not either)")
+    return constant(value.__index__())
+
+
+def operation(op: Op, left: ExprLike, right: ExprLike) -> Expr:
+    """Return the interned operation on two expressions or integers."""
+    a = left if isinstance(left, Expr) else as_expr(left)
+    b = right if isinstance(right, Expr) else as_expr(right)
+    # Ids are stable while the node lives: it holds its operands, and dies out of the table first.
+    key = (op, id(a), id(b))
+    found = _interned.get(key)
+    if found is not None:
+        return found
+    node = object.__new__(Operation)
+    node.op, node.left, node.right = op, a, b
+    _interned[key] = node
+    return node
+
+
+def lookup(values: tuple[int, ...], shape: tuple[int, ...], indices: tuple[Expr, ...]) -> Expr:
+    """Return the table read ``values[indices]``; ``values`` is row-major over ``shape``."""
+    key = (Lookup, values, shape, tuple(id(i) for i in indices))
+    return _intern(Lookup, key, values=values, shape=shape, indices=indices)
+
+
+def call(evaluator: Evaluator, operand: Expr) -> Expr:
+    """Return the application of a named scalar function to ``operand``."""
+    return _intern(Call, (Call, evaluator, id(operand)), evaluator=evaluator, operand=operand)
+
+
+def eq(left: ExprLike, right: ExprLike) -> Expr:
+    """Symbolic equality, 1 or 0."""
+    return operation(Op.EQ, left, right)
+
+
+def ne(left: ExprLike, right: ExprLike) -> Expr:
+    """Symbolic inequality, 1 or 0."""
+    return operation(Op.NE, left, right)
+
+
+def lt(left: ExprLike, right: ExprLike) -> Expr:
+    """Symbolic ``left < right``, 1 or 0."""
+    return operation(Op.LT, left, right)
+
+
+def le(left: ExprLike, right: ExprLike) -> Expr:
+    """Symbolic ``left <= right``, 1 or 0."""
+    return operation(Op.LE, left, right)
+
+
+def negate_predicate(guard: Expr) -> Expr:
+    """Return the predicate that holds exactly where ``guard`` is zero."""
+    if isinstance(guard, Operation):
+        if guard.op is Op.LT:
+            return le(guard.right, guard.left)
+        if guard.op is Op.LE:
+            return lt(guard.right, guard.left)
+        if guard.op in _NEGATION:
+            return operation(_NEGATION[guard.op], guard.left, guard.right)
+    return eq(guard, 0)
+
+
+T = TypeVar("T")
+
+
+class ExprVisitor(Generic[T]):
+    """Typed bottom-up visitor, one call per distinct node of the DAG.
+
+    Subclasses implement the ``visit_*`` methods; operands arrive already visited.
+    """
+
+    def __init__(self) -> None:
+        self._memo: dict[Expr, T] = {}
+
+    def visit(self, root: Expr) -> T:
+        """Return the result for ``root``; iterative, so depth is not limited by the stack."""
+        memo = self._memo
+        if root in memo:
+            return memo[root]
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            pending = [child for child in children(node) if child not in memo]
+            if pending:
+                stack.extend(pending)
+                continue
+            stack.pop()
+            if node not in memo:
+                memo[node] = self._dispatch(node)
+        return memo[root]
+
+    def _dispatch(self, node: Expr) -> T:
+        if isinstance(node, Operation):
+            return self.visit_operation(node, self._memo[node.left], self._memo[node.right])
+        if isinstance(node, Lookup):
+            return self.visit_lookup(node, tuple(self._memo[i] for i in node.indices))
+        if isinstance(node, Call):
+            return self.visit_call(node, self._memo[node.operand])
+        if isinstance(node, Constant):
+            return self.visit_constant(node)
+        if isinstance(node, Coordinate):
+            return self.visit_coordinate(node)
+        return self.visit_parameter(cast(Parameter, node))
+
+    def visit_constant(self, node: Constant) -> T:
+        """Handle a constant."""
+        raise NotImplementedError
+
+    def visit_coordinate(self, node: Coordinate) -> T:
+        """Handle an axis coordinate."""
+        raise NotImplementedError
+
+    def visit_parameter(self, node: Parameter) -> T:
+        """Handle a parameter."""
+        raise NotImplementedError
+
+    def visit_operation(self, node: Operation, left: T, right: T) -> T:
+        """Handle a binary operation whose operands gave ``left`` and ``right``."""
+        raise NotImplementedError
+
+    def visit_lookup(self, node: Lookup, indices: tuple[T, ...]) -> T:
+        """Handle a table read."""
+        raise NotImplementedError
+
+    def visit_call(self, node: Call, operand: T) -> T:
+        """Handle a registered transform that has no DAG."""
+        raise NotImplementedError
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """Return the operands of ``node``, left to right."""
+    if isinstance(node, Operation):
+        return (node.left, node.right)
+    if isinstance(node, Lookup):
+        return node.indices
+    return (node.operand,) if isinstance(node, Call) else ()
+
+
+def leaves(roots: tuple[Expr, ...]) -> list[Expr]:
+    """Return the distinct coordinates and parameters below ``roots`` in first-seen order."""
+    seen: set[Expr] = set()
+    found: list[Expr] = []
+    stack = list(reversed(roots))
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, (Coordinate, Parameter)):
+            found.append(node)
+        stack.extend(reversed(children(node)))
+    return found
+
+
+class _Substitution(ExprVisitor[Expr]):
+    def __init__(self, values: dict[str, Expr]) -> None:
+        super().__init__()
+        self._values = values
+
+    def visit_constant(self, node: Constant) -> Expr:
+        return node
+
+    def visit_coordinate(self, node: Coordinate) -> Expr:
+        return self._values.get(node.name, node)
+
+    def visit_parameter(self, node: Parameter) -> Expr:
+        return node
+
+    def visit_operation(self, node: Operation, left: Expr, right: Expr) -> Expr:
+        return operation(node.op, left, right)
+
+    def visit_lookup(self, node: Lookup, indices: tuple[Expr, ...]) -> Expr:
+        return lookup(node.values, node.shape, indices)
+
+    def visit_call(self, node: Call, operand: Expr) -> Expr:
+        return call(node.evaluator, operand)
+
+
+def substitute(roots: tuple[Expr, ...], values: dict[str, Expr]) -> tuple[Expr, ...]:
+    """Replace coordinates by name, sharing preserved; nothing is simplified."""
+    visitor = _Substitution(values)
+    return tuple(visitor.visit(root) for root in roots)
