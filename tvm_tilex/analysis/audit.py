@@ -18,7 +18,7 @@ from typing import Any
 
 from tvm_tilex.analysis.facts import element_count
 from tvm_tilex.analysis.purity import loads
-from tvm_tilex.analysis.structure import Domain, ReductionLoop, Replicated
+from tvm_tilex.analysis.structure import Domain, OrderedLoop, ReductionLoop, Replicated
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.layout.verdict import Verdict, disproven, proven, unknown
 from tvm_tilex.tirx.compat import Analyzer, Range, structural_equal
@@ -75,8 +75,9 @@ def _access_problem(
         for load in loads(part)
         if any(load.source.same_as(buffer) for buffer in distributed)
     ]
-    if isinstance(node, Replicated) and any(node.store.buffer.same_as(b) for b in distributed):
-        return f"{node.store.buffer.name} is also stored outside its domain"
+    for store in _replicated_stores(node):
+        if any(store.buffer.same_as(buffer) for buffer in distributed):
+            return f"{store.buffer.name} is also stored outside its domain"
     if isinstance(node, Domain) and node.store.buffer.scope() == "local":
         accesses.append((node.store.buffer, node.store.indices))
     for buffer, indices in accesses:
@@ -86,6 +87,12 @@ def _access_problem(
         if not _is_owner(buffer, indices, owner, node):
             return f"{buffer.name}[{at}] is not proved to be the worker's own element"
     return None
+
+
+def _replicated_stores(node: Any) -> tuple[Any, ...]:
+    if isinstance(node, Replicated):
+        return (node.store,)
+    return node.stores if isinstance(node, OrderedLoop) else ()
 
 
 def _is_owner(buffer: Any, indices: Any, owner: Any, node: Any) -> bool:

@@ -6,25 +6,28 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_tilex.tirx.compat import TensorLoad, Var, structural_walk, tirx
+from tvm_tilex.analysis.purity import TAKES_ADDRESS
+from tvm_tilex.tirx.compat import Call, Op, TensorLoad, Var, structural_walk, tirx
 
 __all__ = ["BufferUses", "buffer_uses"]
 
 
 @dataclass
 class BufferUses:
-    """Occurrences of one buffer. ``escapes`` counts those that are none of the others."""
+    """Occurrences of one buffer; ``addressed`` where the address of an element is taken."""
 
     buffer: Any
     allocations: int = 0
     stores: list[Any] = field(default_factory=list)
     loads: list[Any] = field(default_factory=list)
     mentions: int = 0
+    addressed: bool = False
 
     @property
     def escapes(self) -> bool:
-        """Whether the buffer's variable occurs outside allocations, stores and loads."""
-        return self.mentions > self.allocations + len(self.stores) + len(self.loads)
+        """Whether the buffer can be reached otherwise than by its loads and stores."""
+        known = self.allocations + len(self.stores) + len(self.loads)
+        return self.addressed or self.mentions > known
 
 
 def buffer_uses(node: Any) -> dict[Any, BufferUses]:
@@ -43,6 +46,12 @@ def buffer_uses(node: Any) -> dict[Any, BufferUses]:
     def visit_allocation(statement: Any) -> None:
         of(statement.buffer).allocations += 1
 
+    def visit_call(call: Any) -> None:
+        if isinstance(call.op, Op) and call.op.name in TAKES_ADDRESS:
+            for argument in call.args:
+                if isinstance(argument, TensorLoad):
+                    of(argument.source).addressed = True
+
     counts: dict[Any, int] = defaultdict(int)
 
     def visit_var(var: Any) -> None:
@@ -54,6 +63,7 @@ def buffer_uses(node: Any) -> dict[Any, BufferUses]:
             (TensorLoad, visit_load),
             (tirx.BufferStore, visit_store),
             (tirx.AllocBuffer, visit_allocation),
+            (Call, visit_call),
             (Var, visit_var),
         ],
     )

@@ -8,6 +8,10 @@ lazy selections, inside loops with known ranges::
 It is discharged by the loop ranges alone, by finding the inequality among G's conjuncts, or by
 deriving it from G. Loads are opaque: two structurally equal loads of memory that nothing writes
 are one unknown integer. A failed derivation means unknown, never false.
+
+Two kinds of predicates are not used: those over floating-point numbers, because the prover's order
+is total (neither ``x < 0`` nor ``x >= 0`` holds for a NaN), and conditions of a statement that reads
+memory which the statement itself stores.
 """
 
 from __future__ import annotations
@@ -81,10 +85,11 @@ def statement_loads(
         return
     if isinstance(statement, tirx.IfThenElse):
         yield from _placed(statement.condition, ranges, predicates)
-        taken = (*predicates, statement.condition)
+        lasting = not _stores_what_it_reads(statement)
+        taken = (*predicates, statement.condition) if lasting else predicates
         yield from statement_loads(statement.then_case, ranges, taken)
         if statement.else_case is not None:
-            refused = (*predicates, tirx.Not(statement.condition))
+            refused = (*predicates, tirx.Not(statement.condition)) if lasting else predicates
             yield from statement_loads(statement.else_case, ranges, refused)
         return
     if isinstance(statement, tirx.BufferStore):
@@ -93,6 +98,17 @@ def statement_loads(
         return
     if not isinstance(statement, tirx.AllocBuffer):
         raise LookupError(type(statement).__name__)
+
+
+def _stores_what_it_reads(statement: Any) -> bool:
+    """Whether a conditional statement may change its own condition."""
+    stored: list[Any] = []
+    structural_walk(statement, (tirx.BufferStore, lambda store: stored.append(store.buffer)))
+    return any(
+        load.load.source.same_as(buffer)
+        for load in guarded_loads(statement.condition)
+        for buffer in stored
+    )
 
 
 def _placed(
@@ -138,7 +154,12 @@ def index_in_bounds(
     """
     opaque = _Opaque()
     index = opaque(index)
-    conditions = [opaque(predicate) for predicate in predicates]
+    conditions = [
+        opaque(part)
+        for predicate in predicates
+        for part in _conjuncts(predicate)
+        if not _over_floats(part)
+    ]
     analyzer = Analyzer()
     for var, bounds in ranges.items():
         analyzer.bind(var, bounds)
@@ -148,6 +169,25 @@ def index_in_bounds(
         return analyzer.can_prove(index >= zero) and analyzer.can_prove(index < extent)
 
     return bool(_under(analyzer, conditions, prove))
+
+
+def _conjuncts(predicate: Any) -> Iterator[Any]:
+    if isinstance(predicate, tirx.And):
+        yield from _conjuncts(predicate.a)
+        yield from _conjuncts(predicate.b)
+    else:
+        yield predicate
+
+
+def _over_floats(predicate: Any) -> bool:
+    found: list[bool] = []
+
+    def visit(node: Any) -> None:
+        dtype = str(getattr(node.ty, "dtype", ""))
+        found.append("float" in dtype and not _is_index(predicate, node))
+
+    structural_walk(predicate, ((tirx.FloatImm, TensorLoad, Var, Call), visit))
+    return any(found)
 
 
 def _under(analyzer: Any, conditions: list[Any], prove: Callable[[], bool]) -> bool:

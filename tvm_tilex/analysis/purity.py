@@ -6,14 +6,23 @@ from typing import Any
 
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, PURE, Call, Op, TensorLoad, Var, structural_walk
 
-__all__ = ["calls", "impure_call", "loads", "mentions"]
+__all__ = ["TAKES_ADDRESS", "calls", "impure_call", "loads", "mentions"]
+
+# Registered as pure, but their result is a way to reach other elements.
+TAKES_ADDRESS = ("tirx.address_of", "tirx.ptr_byte_offset", "tirx.handle_add_byte_offset")
+# Registered as pure, but what the named function does is only claimed: it may read other lanes.
+_CLAIMED = ("tirx.call_pure_extern", "tirx.call_llvm_pure_intrin")
+
+
+_NOT_PURE = (*TAKES_ADDRESS, *_CLAIMED)
 
 
 def impure_call(expression: Any) -> str | None:
     """Name of the first call in ``expression`` that is not known to be pure, or None.
 
     A call is pure if its operator's registered effect kind says so. Calls of anything that is not
-    an operator, and operators without a registered kind, are not pure.
+    an operator, operators without a registered kind, external functions whose purity is only
+    claimed, and whatever takes an address are not pure.
     """
     found: list[str] = []
 
@@ -22,7 +31,8 @@ def impure_call(expression: Any) -> str | None:
             found.append(str(call.op))
             return
         kind = call.op.get_attr("TCallEffectKind")
-        if call.op.name != IF_THEN_ELSE and (kind is None or int(kind) > PURE):
+        unknown = kind is None or int(kind) > PURE
+        if (unknown and call.op.name != IF_THEN_ELSE) or call.op.name in _NOT_PURE:
             found.append(str(call.op.name))
 
     structural_walk(expression, (Call, visit))

@@ -56,7 +56,7 @@ def kernel_abi(subject: Subject) -> Verdict:
 
 def reduction_type(subject: Subject) -> Verdict:
     """Every marked reduction is add, maximum or minimum on FP32 state."""
-    if not subject.reductions:
+    if not subject.reductions and not subject.ordered:
         return disproven("the program has no reduction")
     for reduction in subject.reductions:
         if reduction.update.dtype != "float32":
@@ -65,13 +65,19 @@ def reduction_type(subject: Subject) -> Verdict:
 
 
 def numerical_permission(subject: Subject) -> Verdict:
-    """Every reduction's policy permits any order (spec section 1)."""
+    """The policy of each distributed reduction permits any order (spec section 1).
+
+    A reduction whose policy fixes the order is not distributed: every worker folds it serially.
+    """
     for reduction in subject.reductions:
         if reduction.update.policy != ReductionPolicy.unordered_tree.value:
             return disproven(
                 f"{reduction.update.carry.name} has the policy {reduction.update.policy}"
             )
-    return proven("unordered_tree permits reassociation and permutation")
+    if not subject.reductions:
+        return disproven(f"every reduction is ordered ({subject.ordered[0].policy})")
+    folded = f"; {len(subject.ordered)} ordered are folded serially" if subject.ordered else ""
+    return proven(f"unordered_tree permits reassociation and permutation{folded}")
 
 
 def canonical_state(subject: Subject) -> Verdict:

@@ -16,6 +16,7 @@ from tvm_tilex.analysis.structure import (
     Domain,
     Enclosing,
     Node,
+    OrderedLoop,
     ReductionLoop,
     Replicated,
     nodes,
@@ -84,6 +85,8 @@ def _touches(node: Node, buffer: Any) -> bool:
         return mentions(node.store, buffer)
     if isinstance(node, ReductionLoop):
         return mentions(node.update.loop, buffer)
+    if isinstance(node, OrderedLoop):
+        return mentions(node.loop, buffer)
     if isinstance(node, Domain):
         parts = [node.store] if node.condition is None else [node.store, node.condition]
         return any(mentions(part, buffer) for part in parts)

@@ -4,6 +4,7 @@
       Allocate      local buffer
       Replicated    store to a local scalar (or of a fixed element): every worker does it
       ReductionLoop a marked loop with a canonical update
+    OrderedLoop   a marked loop whose policy fixes the order: every worker runs it whole
       Domain        perfectly nested loops over one (possibly guarded) store
       Enclosing     a static serial loop around reductions
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.reduction import Decline, ReductionUpdate, match_update
+from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import structural_walk, tirx
 
@@ -28,6 +30,7 @@ __all__ = [
     "Domain",
     "Enclosing",
     "Node",
+    "OrderedLoop",
     "ReductionLoop",
     "Replicated",
     "RowProgram",
@@ -61,6 +64,23 @@ class ReductionLoop:
     """A marked reduction with its recognized update."""
 
     update: ReductionUpdate
+
+
+@dataclass(frozen=True)
+class OrderedLoop:
+    """A marked loop whose policy fixes the order; it stores to local memory only.
+
+    Keeping it serial needs no permission, so nothing about its operation is assumed.
+    """
+
+    loop: Any
+    stores: tuple[Any, ...]
+    conditions: tuple[Any, ...]
+
+    @property
+    def policy(self) -> str:
+        """The policy that the marker states."""
+        return str(attrs.annotation(self.loop, attrs.POLICY))
 
 
 @dataclass(frozen=True)
@@ -103,7 +123,7 @@ class Enclosing:
         return int(self.loop.extent.value) == 1
 
 
-Node = Allocate | Replicated | ReductionLoop | Domain | Enclosing
+Node = Allocate | Replicated | ReductionLoop | OrderedLoop | Domain | Enclosing
 
 
 @dataclass(frozen=True)
@@ -187,6 +207,8 @@ def _read_loop(loop: Any) -> Node | Decline:
     if attrs.annotation(loop, attrs.NESTED) is not None or loop.kind == tirx.ForKind.PARALLEL:
         return Decline("execution nesting", "a parallel nest stands inside the program")
     if attrs.annotation(loop, attrs.REDUCTION) is not None:
+        if attrs.annotation(loop, attrs.POLICY) in _ORDERED:
+            return _read_ordered(loop)
         update = match_update(loop)
         return update if isinstance(update, Decline) else ReductionLoop(update)
     if not _static(loop):
@@ -195,6 +217,33 @@ def _read_loop(loop: Any) -> Node | Decline:
         body = _read(loop.body)
         return body if isinstance(body, Decline) else Enclosing(loop, body)
     return _read_domain(loop)
+
+
+def _read_ordered(loop: Any) -> OrderedLoop | Decline:
+    stores: list[Any] = []
+    conditions: list[Any] = []
+    problem = _collect(loop, stores, conditions)
+    return problem or OrderedLoop(loop, tuple(stores), tuple(conditions))
+
+
+def _collect(statement: Any, stores: list[Any], conditions: list[Any]) -> Decline | None:
+    """Gather the stores under static loops and conditions, or say what else stands there."""
+    if isinstance(statement, tirx.SeqStmt):
+        found = (_collect(part, stores, conditions) for part in statement.seq)
+        return next(filter(None, found), None)
+    if isinstance(statement, tirx.For):
+        if not _static(statement):
+            return Decline("control", f"loop {statement.loop_var.name} is not static")
+        return _collect(statement.body, stores, conditions)
+    if isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
+        conditions.append(statement.condition)
+        return _collect(statement.then_case, stores, conditions)
+    if not isinstance(statement, tirx.BufferStore):
+        return Decline("dynamic control", f"a {type(statement).__name__} statement in a reduction")
+    if statement.buffer.scope() != "local":
+        return Decline("global effects", f"{statement.buffer.name} is stored inside a reduction")
+    stores.append(statement)
+    return None
 
 
 def _read_domain(loop: Any) -> Domain | Decline:
@@ -213,6 +262,7 @@ def _read_domain(loop: Any) -> Domain | Decline:
     return Domain(tuple(loops), store, condition)
 
 
+_ORDERED = tuple(policy.value for policy in ReductionPolicy if policy.ordered)
 _CONTROL = ("While", "Break", "Continue", "Return", "AssertStmt", "Evaluate", "TilePrimitiveCall")
 
 

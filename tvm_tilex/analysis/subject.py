@@ -11,6 +11,7 @@ from tvm_tilex.analysis.buffers import BufferUses
 from tvm_tilex.analysis.structure import (
     Domain,
     Enclosing,
+    OrderedLoop,
     ReductionLoop,
     Replicated,
     RowProgram,
@@ -43,6 +44,11 @@ class Subject:
         return tuple(n for n in nodes(self.row.body) if isinstance(n, ReductionLoop))
 
     @functools.cached_property
+    def ordered(self) -> tuple[OrderedLoop, ...]:
+        """Every reduction whose policy fixes its order."""
+        return tuple(n for n in nodes(self.row.body) if isinstance(n, OrderedLoop))
+
+    @functools.cached_property
     def domains(self) -> tuple[Domain, ...]:
         """Every element domain, in order."""
         return tuple(n for n in nodes(self.row.body) if isinstance(n, Domain))
@@ -66,6 +72,9 @@ class Subject:
         for node in nodes(self.row.body):
             if isinstance(node, Replicated):
                 yield None, (*node.store.indices, node.store.value), node
+            elif isinstance(node, OrderedLoop):
+                parts = [part for s in node.stores for part in (*s.indices, s.value)]
+                yield None, (*parts, *node.conditions), node
             elif isinstance(node, ReductionLoop):
                 yield node.update.loop.loop_var, (node.update.contribution,), node
             elif isinstance(node, Domain):

@@ -46,8 +46,6 @@ def rejection(
     """Why a candidate is illegal, or None; checked in the order of the specification."""
     subgroups, packed, elements = shape
     threads = target.lanes * subgroups * packed
-    if not 1 <= subgroups <= MAX_SUBGROUPS:
-        return f"S={subgroups} is outside 1..{MAX_SUBGROUPS}"
     if request.threads and threads != request.threads:
         return (
             f"threads_per_group={request.threads} is not {target.lanes}*S*Q for Q={packed} "
@@ -55,6 +53,8 @@ def rejection(
         )
     if threads > target.max_threads:
         return f"{threads} threads exceed the target's {target.max_threads}"
+    if not 1 <= subgroups <= MAX_SUBGROUPS:
+        return f"S={subgroups} is outside 1..{MAX_SUBGROUPS}"
     needed = shared_bytes(facts, subgroups, packed)
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"

@@ -39,6 +39,7 @@ from tvm_tilex.analysis.structure import (
     Domain,
     Enclosing,
     Node,
+    OrderedLoop,
     ReductionLoop,
     Replicated,
     RowProgram,
@@ -178,6 +179,8 @@ class _Mapper:
             return self._allocate(node)
         if isinstance(node, Replicated):
             return node.store
+        if isinstance(node, OrderedLoop):
+            return node.loop
         if isinstance(node, Enclosing):
             return with_body(node.loop, self._nodes(node.body))
         return self._reduction(node) if isinstance(node, ReductionLoop) else self._domain(node)
