@@ -15,6 +15,7 @@ from tvm_tilex import settings
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, device_launches
 from tvm_tilex.build.dump import StageDump
+from tvm_tilex.build.metal_compile import source_only
 from tvm_tilex.build.pipeline import realization, register_pipeline
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import ArgumentError, MappingError, TilexError
@@ -185,7 +186,7 @@ def _compile(
     if dump is not None:
         dump.write("tile_ir", format_program(program))
     recorder = SplitRecorder()
-    with _instruments(dump, recorder):
+    with _instruments(dump, recorder), source_only():
         mode, module, scheduled = _schedule(program, target, options, dump)
         executable = tvm.compile(scheduled, target=target, tir_pipeline="tilex")
     artifact = Artifact(

@@ -7,9 +7,11 @@ the barriers and shared bytes of a plan are those of the emitted text.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tvm_tilex import transform
+from tvm_tilex.build import metal_compile
 from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
 from tvm_tilex.tirx.register import register
 
@@ -65,6 +67,7 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
 
     @tvm.transform.module_pass(opt_level=0, name="tilex")
     def pipeline(mod: IRModule, ctx: Any) -> IRModule:
+        metal_compile.expect(mod)
         mod = tvm.ir.transform.Sequential(realization(_target(mod)), name="tilex.Realize")(mod)
         return tvm.ir.transform.Sequential(tvm_lowering(), name="tilex.Lower")(mod)
 
@@ -83,4 +86,10 @@ def _target(mod: IRModule) -> Any:
 def register_pipeline() -> None:
     """Register errors, operators and the pipeline with TVM. Idempotent."""
     register()
+    _register_once()
     tirx.register_tir_pipeline("tilex", tilex_pipeline)
+
+
+@functools.cache
+def _register_once() -> None:
+    metal_compile.register_metal_compile()

@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
+from tvm_tilex.build.metal_compile import has_precise_toolchain
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
@@ -87,11 +88,20 @@ class Artifact:
     @functools.cached_property
     def function(self) -> Any:
         """The packed function that launches the kernel on tensors of this device."""
+        self._require_precise()
         if not system_has(self.kind):
             raise TargetError(
                 f"{self.name}: compiled for {self.kind}, but this process has no {self.kind} device"
             )
         return self.module[self.name]
+
+    def _require_precise(self) -> None:
+        """Refuse Metal source whose result fast math would change."""
+        if self.kind == "metal" and self.requires_precise_math and not has_precise_toolchain():
+            raise TargetError(
+                f"{self.name}: needs precise math, and stock TVM compiles Metal with fast math; "
+                "launching or exporting it needs Apple's toolchain (xcrun)"
+            )
 
     @functools.cached_property
     def empty(self) -> bool:
@@ -170,6 +180,7 @@ class Artifact:
 
     def export_library(self, path: str | Path) -> Path:
         """Write a shared library that TVM's runtime loads without this package or the compiler."""
+        self._require_precise()
         path = Path(path)
         self.module.export_library(str(path))
         return path
