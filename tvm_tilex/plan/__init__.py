@@ -3,7 +3,7 @@
 A planner sees facts and never IR, so that a score or a measurement cannot make a map legal.
 """
 
-from tvm_tilex.plan.cost import AnalyticCost, CostFacts, CostPolicy, cost_policy
+from tvm_tilex.plan.cost import AnalyticCost, CostFacts, CostPolicy, ServiceCost, cost_policy
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
 from tvm_tilex.plan.planner import PlanRefusal, plan_groups
@@ -17,6 +17,7 @@ __all__ = [
     "PlanRefusal",
     "ProgramFacts",
     "Request",
+    "ServiceCost",
     "TargetFacts",
     "cost_policy",
     "plan_groups",

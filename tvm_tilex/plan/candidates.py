@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
-from tvm_tilex.plan.resources import shared_bytes, stripe_scalars
+from tvm_tilex.plan.resources import largest_coordinate, shared_bytes, stripe_scalars
 
-__all__ = ["enumerate_shapes", "rejection"]
+__all__ = ["enumerate_shapes", "rejection", "replays"]
 
 # One lane reads each subgroup's partial in the second collective (spec section 4).
 MAX_SUBGROUPS = 32
@@ -40,6 +40,11 @@ def enumerate_shapes(
         yield subgroups, 1, elements
 
 
+def replays(subgroups: int, packed: int, programs: int) -> bool:
+    """Whether inactive programs of the last group repeat the last valid one (spec 4.3)."""
+    return subgroups > 1 and programs % packed != 0
+
+
 def rejection(
     shape: tuple[int, int, int], facts: ProgramFacts, target: TargetFacts, request: Request
 ) -> str | None:
@@ -66,4 +71,9 @@ def rejection(
         )
     if subgroups > 1 and not facts.unit_enclosing:
         return "a reduction stands in a repeated loop: its partials could race"
+    if replays(subgroups, packed, facts.programs) and facts.reads_what_it_writes:
+        return "a packed tail replays the last row, whose elements its owner overwrites"
+    largest = largest_coordinate(facts, shape, target.lanes)
+    if largest > facts.index_limit:
+        return f"the coordinate {largest} of a bounded tail exceeds the index type"
     return None

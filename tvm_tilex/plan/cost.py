@@ -13,6 +13,7 @@ __all__ = [
     "AnalyticCost",
     "CostFacts",
     "CostPolicy",
+    "ServiceCost",
     "cost_policy",
     "register_cost_policy",
     "score",
@@ -80,7 +81,37 @@ class AnalyticCost:
         )
 
 
-_POLICIES: dict[str, Callable[[], CostPolicy]] = {"analytic": AnalyticCost}
+@dataclass(frozen=True)
+class ServiceCost:
+    """The analytic prior plus the memory service that a candidate's slots demand.
+
+    A packed tail of cooperating programs replays the last row: its slots read but never write
+    (spec section 6), so reads are priced for ``read_slots`` and writes for ``write_slots``, both as
+    elements a thread and group. ``read`` and ``write`` are dimensionless, like the prior's.
+    """
+
+    analytic: AnalyticCost = AnalyticCost()
+    read: float = 0.5
+    write: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("read", "write"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise OptionError(f"cost coefficient {name}={value} must be finite, not negative")
+
+    def __call__(self, facts: CostFacts) -> float:
+        """Return the score."""
+        threads = facts.workers * facts.programs_per_group * facts.physical_groups
+        reads = self.read * facts.reads * facts.read_slots
+        writes = self.write * facts.writes * facts.write_slots
+        return self.analytic(facts) + (reads + writes) / threads
+
+
+_POLICIES: dict[str, Callable[[], CostPolicy]] = {
+    "analytic": AnalyticCost,
+    "service": ServiceCost,
+}
 
 
 def register_cost_policy(name: str, factory: Callable[[], CostPolicy]) -> None:

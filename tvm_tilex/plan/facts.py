@@ -14,7 +14,9 @@ class ProgramFacts:
     ``programs`` is P; ``reductions`` N_r and ``kinds`` the combiner of each collective reduction;
     ``domains`` I_d of each distributed element domain; ``stripes`` the element count of each
     local buffer that becomes a worker-private stripe. ``unit_enclosing`` says that no reduction
-    stands in a repeated loop, without which partials of two iterations could race.
+    stands in a repeated loop, without which partials of two iterations could race;
+    ``reads_what_it_writes`` that some global buffer is both loaded and stored.
+    ``index_limit`` is the largest value of the program's index type.
     ``reads`` and ``writes`` count global elements a program loads and stores.
     """
 
@@ -26,6 +28,8 @@ class ProgramFacts:
     unit_enclosing: bool = True
     reads: int = 0
     writes: int = 0
+    reads_what_it_writes: bool = False
+    index_limit: int = 2**31 - 1
 
 
 @dataclass(frozen=True)

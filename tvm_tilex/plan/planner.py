@@ -9,7 +9,7 @@ from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
 from tvm_tilex.plan.resources import rounds, shared_bytes, stripe_length, stripe_scalars
 
-__all__ = ["PlanRefusal", "cost_facts", "plan_groups"]
+__all__ = ["PlanRefusal", "cost_facts", "plan_groups", "stale"]
 
 
 class PlanRefusal(TilexError):
@@ -42,6 +42,20 @@ def plan_groups(
         raise PlanRefusal(candidates[-1].rejection or "no candidate")
     best = min(legal, key=lambda c: (c.score, c.subgroups))
     return _plan(best, facts, target, candidates)
+
+
+def stale(
+    plan: GroupPlan, facts: ProgramFacts, target: TargetFacts, request: Request
+) -> str | None:
+    """Why ``plan`` does not fit these facts, or None; scores are not compared."""
+    shape = (plan.reduction_subgroups_per_program, plan.programs_per_group, plan.lane_elements)
+    if min(shape) < 1:
+        return f"S, Q, V = {shape}"
+    reason = rejection(shape, facts, target, request)
+    if reason is not None:
+        return reason
+    same = _plan(Candidate(*shape, plan.score, None), facts, target, plan.candidates)
+    return None if same == plan else "it was made for another program"
 
 
 def _judge(

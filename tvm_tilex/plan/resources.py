@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tvm_tilex.plan.facts import ProgramFacts
 
-__all__ = ["rounds", "shared_bytes", "stripe_length", "stripe_scalars"]
+__all__ = ["largest_coordinate", "rounds", "shared_bytes", "stripe_length", "stripe_scalars"]
 
 SCALAR_BYTES = 4
 
@@ -36,3 +36,12 @@ def rounds(facts: ProgramFacts, workers: int, lane_elements: int) -> int:
         stripe_length(count, workers, lane_elements)
         for count in (*facts.domains, *facts.reductions)
     )
+
+
+def largest_coordinate(facts: ProgramFacts, shape: tuple[int, int, int], lanes: int) -> int:
+    """The largest element or program coordinate that is computed before its bound is tested."""
+    subgroups, packed, elements = shape
+    pack = lanes * subgroups * elements
+    counts = (*facts.domains, *facts.reductions)
+    rounded = max((-(-count // pack) * pack for count in counts), default=1)
+    return max(rounded, -(-facts.programs // packed) * packed) - 1
