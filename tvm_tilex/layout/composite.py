@@ -30,6 +30,7 @@ class Translate(LayoutMap):
             raise LayoutError(f"offset {self.offset} for the axes {self.map.codomain.names}")
         if self.target is not None and self.target.rank != len(self.offset):
             raise LayoutError(f"target {self.target} does not fit the offset {self.offset}")
+        _ = self.codomain  # an axis moved past 64-bit range is refused here
 
     @property
     def domain(self) -> IndexSet:
@@ -211,6 +212,7 @@ class Transform(LayoutMap):
         exhaustive = check_transform(bound, inner.box_size)
         object.__setattr__(self, "_bound", bound)
         object.__setattr__(self, "_checked", exhaustive)
+        _ = self.codomain
 
     @property
     def bound(self) -> BoundTransform:

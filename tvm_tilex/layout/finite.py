@@ -109,13 +109,23 @@ def _member(space: IndexSet, point: Point, params: Mapping[str, int]) -> bool:
     return all(_expression(guard, env, {}) for guard in space.guards)
 
 
+def _lexicographic(spans: list[range]) -> Iterator[Point]:
+    """Yield the product of the ranges lazily (a codomain axis may be astronomically long)."""
+    if not spans:
+        yield ()
+        return
+    for x in spans[0]:
+        for rest in _lexicographic(spans[1:]):
+            yield (x, *rest)
+
+
 def _points(space: IndexSet, params: Mapping[str, int]) -> Iterator[Point]:
     spans = []
     for axis in space.axes:
         extent = axis.extent
         size = extent if isinstance(extent, int) else _expression(extent, params, {})
         spans.append(range(axis.lower, axis.lower + size))
-    for point in product(*spans):
+    for point in _lexicographic(spans):
         if not space.guards or _member(space, point, params):
             yield point
 

@@ -31,7 +31,7 @@ def normalize(map: LayoutMap) -> LayoutMap:
     if len(map.pieces) != 1 or map.pieces[0].guards or map.domain.is_empty_box:
         return map
     piece = map.pieces[0]
-    if any(not isinstance(check.value, Coordinate) for check in piece.checks):
+    if piece.checks:
         from tvm_tilex.layout.bounds import safety_reason
 
         if safety_reason(Context(map.domain), piece) is not None:

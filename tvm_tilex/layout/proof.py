@@ -250,21 +250,23 @@ class Prover:
     # -- surjectivity and counting ---------------------------------------------------------
 
     def _surjectivity(self, totality: Verdict, bounds: Verdict, injectivity: Verdict) -> Verdict:
-        if not (totality.proven and bounds.proven):
-            return unknown("totality and bounds are not both proved")
         target = cardinality_of(self.map.codomain)
         source = cardinality_of(self.map.domain)
+        if target is not None and source is not None and source < target:
+            return self._not_onto(f"{source} points cannot reach {target}")
+        if totality.proven:
+            missing = self._missing()
+            if missing is not None:
+                return disproven(f"no value reaches {missing}", Witness(missing=missing))
+        if not (totality.proven and bounds.proven):
+            return unknown("totality and bounds are not both proved")
         if target is not None and source is not None:
             if injectivity.proven and source == target:
                 return proven(f"restriction and counting: injective, {source} points each" if
                               self.map.domain.guards else
                               f"counting: injective, {source} points on both sides")
-            if source < target or (injectivity.disproven and source == target):
-                return self._not_onto(f"{source} points cannot reach {target}"
-                                      if source < target else
-                                      f"{source} points with a collision cannot reach {target}")
-            if injectivity.proven and source > target:
-                return unknown("contradictory counts")  # unreachable for a sound prover
+            if injectivity.disproven and source == target:
+                return self._not_onto(f"{source} points with a collision cannot reach {target}")
         if target is not None:
             size = self._image_size()
             if size is not None and size == target:
@@ -273,7 +275,7 @@ class Prover:
                 return self._not_onto(f"the image has {size} of {target} values")
         if injectivity.proven and self._restriction():
             return proven("restriction of a bijection onto a longer interval")
-        if any(self._branch_onto(k) for k in range(len(self.pieces))) and len(self.pieces) > 1:
+        if len(self.pieces) > 1 and any(map(self._branch_onto, range(len(self.pieces)))):
             return proven("one branch alone reaches the codomain")
         return unknown("the image is not counted exactly")
 
@@ -291,20 +293,33 @@ class Prover:
         return None
 
     def _not_onto(self, reason: str) -> Verdict:
-        """Return the refutation, with a missing codomain point where ranges show one."""
-        missing: tuple[int, ...] | None = None
-        if not self.map.codomain.guards and self.map.codomain.box_size is not None:
-            for number, axis in enumerate(self.map.codomain.axes):
-                spans = [c.interval(p.outputs[number])
-                         for c, p in zip(self.contexts, self.pieces, strict=True)]
-                low, high = min(s[0] for s in spans), max(s[1] for s in spans)
-                ends = axis.bounds()
-                if ends[0] < low or high < ends[1]:
-                    point = [a.lower for a in self.map.codomain.axes]
-                    point[number] = ends[0] if ends[0] < low else ends[1]
-                    missing = tuple(point)
-                    break
+        """Return the refutation by counting, with a missing codomain point where one is shown."""
+        try:
+            missing = self._missing()
+        except Unsafe:
+            missing = None
         return disproven(reason, Witness(missing=missing, text=reason))
+
+    def _missing(self) -> tuple[int, ...] | None:
+        """Return a codomain point outside the range of some output; the outputs must be safe."""
+        codomain = self.map.codomain
+        if codomain.guards or codomain.parameters or not codomain.box_size or not self.pieces:
+            return None
+        for number, axis in enumerate(codomain.axes):
+            low, high = self._output_range(number)
+            first, last = axis.bounds()
+            if first < low or high < last:
+                point = [a.lower for a in codomain.axes]
+                point[number] = first if first < low else last
+                return tuple(point)
+        return None
+
+    def _output_range(self, number: int) -> tuple[int, int]:
+        spans = [
+            context.interval(piece.outputs[number])
+            for context, piece in zip(self.contexts, self.pieces, strict=True)
+        ]
+        return min(low for low, _ in spans), max(high for _, high in spans)
 
     def _restriction(self) -> bool:
         """f bijective onto [0, M), M >= N: its restriction to f < N is bijective onto [0, N)."""

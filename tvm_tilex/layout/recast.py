@@ -50,6 +50,7 @@ class Recast(LayoutMap):
             raise LayoutError(f"recast: axis '{self.axis}' is not static and zero-based")
         if self.unit[0] > 1:
             self._require_units(extent.extent)
+        _ = (self.domain, self.codomain)  # sizes past 64-bit range are refused here
 
     @property
     def unit(self) -> tuple[int, int]:

@@ -1,0 +1,260 @@
+"""Layout maps as TIRx index arithmetic, and the shard/replica subset as native ``TileLayout``.
+
+All arithmetic is 64-bit. A logical right shift works on the unsigned bit pattern; division and
+modulo floor; a piece that is not chosen is not evaluated; a finite table becomes a balanced
+decision tree over constants (this TVM has no constant buffers). A map is lowered only where every
+subexpression is proved safe in signed 64-bit range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm_tilex.errors import LoweringError
+from tvm_tilex.layout import (
+    Call,
+    Constant,
+    Coordinate,
+    Expr,
+    ExprVisitor,
+    LayoutMap,
+    Lookup,
+    MixedRadix,
+    Op,
+    Operation,
+    Parameter,
+    Piece,
+    prove,
+)
+from tvm_tilex.layout.evaluate import apply_operation
+from tvm_tilex.layout.expr import children
+from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, tirx
+from tvm_tilex.tirx.compat import builder as T
+
+__all__ = ["lower_function", "lower_values", "to_tile_layout"]
+
+_I64 = "int64"
+_U64 = "uint64"
+
+
+def _integer(value: int) -> Any:
+    return tirx.IntImm(_I64, value)
+
+
+def _as_int64(value: Any) -> Any:
+    """Return an index as a 64-bit expression."""
+    if isinstance(value, int):
+        return _integer(value)
+    return value if str(value.ty.dtype) == _I64 else tirx.Cast(_I64, value)
+
+
+class _Lowering(ExprVisitor[Any]):
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._values = values
+
+    def visit_constant(self, node: Constant) -> Any:
+        return _integer(node.value)
+
+    def visit_coordinate(self, node: Coordinate) -> Any:
+        return self._values[node.name]
+
+    def visit_parameter(self, node: Parameter) -> Any:
+        return self._values[node.name]
+
+    def visit_operation(self, node: Operation, left: Any, right: Any) -> Any:
+        if isinstance(node.left, Constant) and isinstance(node.right, Constant):
+            return _integer(apply_operation(node.op, node.left.value, node.right.value))
+        op = node.op
+        if op is Op.ADD:
+            return left + right
+        if op is Op.SUB:
+            return left - right
+        if op is Op.MUL:
+            return left * right
+        if op is Op.DIV:
+            return tirx.floordiv(left, right)
+        if op is Op.MOD:
+            return tirx.floormod(left, right)
+        if op is Op.XOR:
+            return tirx.bitwise_xor(left, right)
+        if op is Op.AND:
+            return tirx.bitwise_and(left, right)
+        if op in (Op.SHL, Op.SHR):
+            return _shift(op, left, right)
+        compare = {Op.LT: tirx.LT, Op.LE: tirx.LE, Op.EQ: tirx.EQ, Op.NE: tirx.NE}[op]
+        return tirx.Cast(_I64, compare(left, right))
+
+    def visit_lookup(self, node: Lookup, indices: tuple[Any, ...]) -> Any:
+        flat: Any = _integer(0)
+        for extent, index in zip(node.shape, indices, strict=True):
+            flat = flat * _integer(extent) + index
+        return _table(node.values, flat, 0, len(node.values))
+
+    def visit_call(self, node: Call, operand: Any) -> Any:
+        raise LoweringError(f"transform '{node.evaluator}' has no index DAG and cannot be lowered")
+
+
+def _shift(op: Op, left: Any, right: Any) -> Any:
+    """Shift the unsigned bit pattern, so that a right shift never copies the sign."""
+    pattern = tirx.reinterpret(_U64, left)
+    constant = isinstance(right, tirx.IntImm)
+    amount = tirx.IntImm(_U64, right.value) if constant else tirx.Cast(_U64, right)
+    moved = (tirx.shift_left if op is Op.SHL else tirx.shift_right)(pattern, amount)
+    return tirx.reinterpret(_I64, moved)
+
+
+def _table(values: tuple[int, ...], index: Any, start: int, end: int) -> Any:
+    """Return a balanced decision tree; a range of equal values is one leaf."""
+    if all(value == values[start] for value in values[start:end]):
+        return _integer(values[start])
+    middle = (start + end) // 2
+    lower = _table(values, index, start, middle)
+    upper = _table(values, index, middle, end)
+    return tirx.if_then_else(index < _integer(middle), lower, upper)
+
+
+def _opaque(roots: tuple[Expr, ...]) -> Call | None:
+    stack, seen = list(roots), set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, Call):
+            return node
+        stack.extend(children(node))
+    return None
+
+
+def _require_lowerable(map: LayoutMap) -> None:
+    for piece in map.pieces:
+        opaque = _opaque(piece.guards + piece.outputs)
+        if opaque is not None:
+            raise LoweringError(
+                f"transform '{opaque.evaluator}' has no index DAG and cannot be lowered"
+            )
+    totality = prove(map, 0).totality
+    if not totality.proven:
+        raise LoweringError(
+            f"the map has no safe 64-bit lowering: {totality.reason}\n  map: {str(map)[:160]}"
+        )
+
+
+def lower_values(
+    map: LayoutMap, point: Sequence[Any], params: Mapping[str, Any] | None = None
+) -> tuple[Any, ...]:
+    """Return one int64 TIRx expression per codomain axis.
+
+    Parameters
+    ----------
+    map
+        A map that is proved total (budget 0). UNKNOWN bounds or injectivity do not matter here:
+        this is computation, not a claim of ownership.
+    point
+        One integer expression per domain axis; other widths are converted to int64.
+    params
+        Expressions of the declared parameters, by name.
+
+    Raises
+    ------
+    LoweringError
+        Where a transform has no DAG, or a subexpression is not proved safe in 64 bits.
+    """
+    _require_lowerable(map)
+    if len(point) != map.domain.rank:
+        raise LoweringError(f"{len(point)} coordinates for the axes {map.domain.names}")
+    values = {n: _as_int64(v) for n, v in zip(map.domain.names, point, strict=True)}
+    for parameter in map.domain.parameters:
+        if params is None or parameter.name not in params:
+            raise LoweringError(f"parameter '{parameter.name}' has no expression")
+        values[parameter.name] = _as_int64(params[parameter.name])
+    lowering = _Lowering(values)
+    return tuple(_select(map.pieces, lowering, k) for k in range(map.codomain.rank))
+
+
+def _select(pieces: tuple[Piece, ...], lowering: _Lowering, output: int) -> Any:
+    """Return output ``output``: nested lazy choices, the last piece unconditional.
+
+    The pieces are proved to cover the domain and to be disjoint, so the order does not matter.
+    """
+    value = lowering.visit(pieces[-1].outputs[output])
+    for piece in reversed(pieces[:-1]):
+        mine = lowering.visit(piece.outputs[output])
+        for guard in reversed(piece.guards):
+            held = tirx.NE(lowering.visit(guard), _integer(0))
+            mine = tirx.if_then_else(held, mine, value)
+        value = mine
+    return value
+
+
+def lower_function(map: LayoutMap, name: str = "layout_map") -> PrimFunc:
+    """Return a TIRx function that evaluates ``map`` at ``count`` points.
+
+    Arguments: one int64 buffer of ``count`` coordinates per domain axis, one int64 scalar per
+    parameter, one int64 output buffer per codomain axis. Points must lie in the domain.
+
+    Raises
+    ------
+    LoweringError
+        As :func:`lower_values`.
+    """
+    _require_lowerable(map)
+    with IRBuilder() as ib, T.prim_func(s_tir=True):
+        T.func_name(name)
+        T.func_attr({"global_symbol": name, "tirx.noalias": True})
+        count = T.int64()
+        inputs = [T.arg(f"in_{n}", T.buffer((count,), _I64)) for n in map.domain.names]
+        params = {p.name: T.arg(p.name, T.int64()) for p in map.domain.parameters}
+        outputs = [T.arg(f"out_{n}", T.buffer((count,), _I64)) for n in map.codomain.names]
+        with T.serial(_integer(0), count) as k:
+            point = [buffer[k] for buffer in inputs]
+            for buffer, value in zip(outputs, lower_values(map, point, params), strict=True):
+                T.buffer_store(buffer, value, [k])
+    return ib.get()
+
+
+def to_tile_layout(map: LayoutMap, replica: Sequence[str] = ()) -> Any:
+    """Return the native ``TileLayout`` of a mixed-radix map.
+
+    Domain axes named in ``replica`` become replica iterators, the others shard iterators (their
+    digits in row-major order). Strides name TVM axes; an unnamed stride goes to axis ``m``.
+
+    Raises
+    ------
+    LoweringError
+        For any other node, a guarded domain, or a name that is not an axis.
+    """
+    from tvm.tirx.layout import Iter, TileLayout
+
+    if not isinstance(map, MixedRadix):
+        raise LoweringError(
+            f"{type(map).__name__} is not in the shard/replica subset of TileLayout"
+        )
+    if map.domain.guards or map.domain.parameters:
+        raise LoweringError("a TileLayout has no guards; restrict the view, not the layout")
+    unknown = [n for n in replica if n not in map.domain.names]
+    if unknown:
+        raise LoweringError(f"replica axis '{unknown[0]}' is not one of {map.domain.names}")
+    shard: list[Any] = []
+    copies: list[Any] = []
+    for axis, mode in zip(map.domain.names, map.digits, strict=True):
+        for extent, step in reversed(mode):
+            stride, target = _single(map, step)
+            made = Iter(_integer(extent), _integer(stride), target)
+            (copies if axis in replica else shard).append(made)
+    offset = {
+        (n if map.is_vector else "m"): _integer(map.component(map.offset, n))
+        for n in map.codomain.names
+        if map.component(map.offset, n)
+    }
+    return TileLayout.from_iters(shard, copies, offset)
+
+
+def _single(map: MixedRadix, step: Any) -> tuple[int, str]:
+    if isinstance(step, int):
+        return step, map.codomain.names[0] if map.is_vector else "m"
+    if len(step) != 1:
+        raise LoweringError(f"a TileLayout iterator has one axis; the stride {step} names several")
+    return step[0][1], step[0][0]
