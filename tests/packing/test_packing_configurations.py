@@ -131,7 +131,7 @@ def test_threads_that_are_not_32_s_q_are_refused(threads, packed):
 
 @pytest.mark.parametrize("options", [{"threads_per_group": 100}, {"threads_per_group": -32}])
 def test_threads_that_are_no_simd_groups_are_refused(options):
-    with pytest.raises(OptionError, match="threads_per_group"):
+    with pytest.raises(OptionError, match=r"threads_per_group"):
         tx.CompileOptions(**options)
 
 

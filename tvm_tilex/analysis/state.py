@@ -2,7 +2,8 @@
 
     allocate once;  carry = identity;  [nothing touches carry];  marked loop;  reads only
 
-All in one statement list, so that the loop is always preceded by its own initialization.
+All in one statement list, so that the loop is always preceded by its own initialization; a loop
+that runs once stands for its body.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def carry_protocol(subject: Subject, reduction: ReductionLoop) -> str | None:
         return f"{carry.name} escapes through its variable"
     if len(uses.stores) != 2:
         return f"{carry.name} is stored {len(uses.stores)} times, not initialized and updated once"
-    block = _block_of(subject.row.body, reduction)
+    block = _block_of(_once(subject.row.body), reduction)
     position = next(i for i, node in enumerate(block) if node is reduction)
     before = [node for node in block[:position] if _touches(node, carry)]
     stores = [node for node in before if isinstance(node, Replicated)]
@@ -64,6 +65,18 @@ def is_identity(value: Any, combiner: str, dtype: str) -> bool:
     wanted = Combiner[combiner].identity(dtype_of(dtype))
     number = float(value.value)
     return number == wanted and math.copysign(1.0, number) == math.copysign(1.0, wanted or 1.0)
+
+
+def _once(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The statements with every loop that runs exactly once replaced by its body."""
+    found: list[Node] = []
+    for node in body:
+        if isinstance(node, Enclosing):
+            inner = _once(node.body)
+            found += inner if node.unit else (Enclosing(node.loop, inner),)
+        else:
+            found.append(node)
+    return tuple(found)
 
 
 def _block_of(body: tuple[Node, ...], wanted: Node) -> tuple[Node, ...]:

@@ -211,9 +211,10 @@ def _read_loop(loop: Any) -> Node | Decline:
             return _read_ordered(loop)
         update = match_update(loop)
         return update if isinstance(update, Decline) else ReductionLoop(update)
-    if not _static(loop):
+    encloses = _reductions_in(loop.body)
+    if not _static(loop, from_zero=not encloses):
         return Decline("control", f"loop {loop.loop_var.name} is not static, serial and unit-step")
-    if _reductions_in(loop.body):
+    if encloses:
         body = _read(loop.body)
         return body if isinstance(body, Decline) else Enclosing(loop, body)
     return _read_domain(loop)
@@ -278,13 +279,13 @@ def _guarded_store(statement: Any) -> tuple[Any | None, Any] | None:
     return statement.condition, inner[1]
 
 
-def _static(loop: Any) -> bool:
+def _static(loop: Any, *, from_zero: bool = True) -> bool:
     return bool(
         loop.kind == tirx.ForKind.SERIAL
         and isinstance(loop.extent, tirx.IntImm)
         and loop.extent.value > 0
         and isinstance(loop.min, tirx.IntImm)
-        and loop.min.value == 0
+        and (loop.min.value == 0 or not from_zero)
         and (loop.step is None or getattr(loop.step, "value", 0) == 1)
     )
 
