@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tvm_tilex.analysis import rows
 from tvm_tilex.analysis.buffers import buffer_uses
 from tvm_tilex.analysis.facts import program_facts
-from tvm_tilex.analysis.reduction import Decline
+from tvm_tilex.analysis.statements import Decline, other_statement
 from tvm_tilex.analysis.structure import RowProgram, read_row_program, statements_of
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.layout.verdict import Verdict, VerdictKind, disproven, unknown
@@ -87,14 +88,7 @@ def admit(function: PrimFunc, *, lanes: int, kind: str) -> Admission:
         Target kind.
     """
     roots = statements_of(function.body)
-    root = roots[0]
-    structure: RowProgram | Decline
-    if len(roots) != 1:
-        structure = Decline("execution nesting", f"the function has {len(roots)} root loops")
-    elif not isinstance(root, tirx.For) or attrs.annotation(root, attrs.PARALLEL) is None:
-        structure = Decline("execution nesting", "the root statement is not a parallel loop")
-    else:
-        structure = read_row_program(root)
+    structure = _structure(roots)
     if isinstance(structure, Decline):
         return _unread(structure, function, lanes, kind)
     subject = Subject(function, structure, buffer_uses(function.body), lanes, kind)
@@ -102,6 +96,20 @@ def admit(function: PrimFunc, *, lanes: int, kind: str) -> Admission:
     if any(row.verdict.kind is not VerdictKind.PROVEN for row in found):
         return Admission(found, None, None)
     return Admission(found, structure, program_facts(subject))
+
+
+def _structure(roots: list[Any]) -> RowProgram | Decline:
+    for statement in roots:
+        if isinstance(statement, (tirx.AllocBuffer, tirx.DeclBuffer)):
+            reason = f"{statement.buffer.name} is declared outside the root loop"
+            return Decline("manual resources", reason)
+        if not isinstance(statement, tirx.For):
+            return other_statement(statement)
+    if len(roots) != 1:
+        return Decline("execution nesting", f"the function has {len(roots)} root loops")
+    if attrs.annotation(roots[0], attrs.PARALLEL) is None:
+        return Decline("execution nesting", "the root statement is not a marked parallel loop")
+    return read_row_program(roots[0])
 
 
 def _unread(decline: Decline, function: PrimFunc, lanes: int, kind: str) -> Admission:

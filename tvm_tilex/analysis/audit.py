@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.analysis.effects import is_compact
 from tvm_tilex.analysis.facts import element_count
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain, OrderedLoop, ReductionLoop, Replicated
@@ -47,7 +48,7 @@ def _storage_problem(subject: Subject, buffer: Any) -> str | None:
         return f"{buffer.name} has {uses.allocations} allocations"
     if uses.escapes:
         return f"{buffer.name} escapes through its variable"
-    if len(buffer.ty.strides) > 0:
+    if not is_compact(buffer):
         return f"{buffer.name} is not compact"
     if str(buffer.ty.dtype) not in ("float32", "int32"):
         return f"{buffer.name} is {buffer.ty.dtype}, not a 32-bit scalar"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvm_tilex.analysis.effects import reads_what_it_writes
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
@@ -32,6 +33,8 @@ def program_facts(subject: Subject) -> ProgramFacts:
         domains=tuple(domain.count for domain in subject.domains),
         stripes=stripes,
         unit_enclosing=all(loop.unit for loop in enclosing),
+        reads_what_it_writes=reads_what_it_writes(subject),
+        index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         reads=_global_reads(subject),
         writes=sum(d.count for d in subject.domains if d.store.buffer.scope() == "global"),
     )

@@ -10,8 +10,8 @@ deriving it from G. Loads are opaque: two structurally equal loads of memory tha
 are one unknown integer. A failed derivation means unknown, never false.
 
 Two kinds of predicates are not used: those over floating-point numbers, because the prover's order
-is total (neither ``x < 0`` nor ``x >= 0`` holds for a NaN), and conditions of a statement that reads
-memory which the statement itself stores.
+is total (neither ``x < 0`` nor ``x >= 0`` holds for a NaN), and conditions of a statement that
+read memory which the statement itself stores.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tvm_tilex.tirx.compat import (
     Op,
     Range,
     TensorLoad,
+    Var,
     structural_equal,
     structural_map,
     structural_walk,
@@ -166,7 +167,7 @@ def index_in_bounds(
     zero = tirx.IntImm(str(index.ty.dtype), 0)
 
     def prove() -> bool:
-        return analyzer.can_prove(index >= zero) and analyzer.can_prove(index < extent)
+        return bool(analyzer.can_prove(index >= zero) and analyzer.can_prove(index < extent))
 
     return bool(_under(analyzer, conditions, prove))
 
@@ -180,14 +181,14 @@ def _conjuncts(predicate: Any) -> Iterator[Any]:
 
 
 def _over_floats(predicate: Any) -> bool:
-    found: list[bool] = []
+    found: list[str] = []
 
     def visit(node: Any) -> None:
-        dtype = str(getattr(node.ty, "dtype", ""))
-        found.append("float" in dtype and not _is_index(predicate, node))
+        found.append(str(getattr(node.ty, "dtype", node.ty)))
 
-    structural_walk(predicate, ((tirx.FloatImm, TensorLoad, Var, Call), visit))
-    return any(found)
+    kinds = (tirx.FloatImm, TensorLoad, Var, Call)
+    structural_walk(predicate, [(kind, visit) for kind in kinds])
+    return any("float" in dtype for dtype in found)
 
 
 def _under(analyzer: Any, conditions: list[Any], prove: Callable[[], bool]) -> bool:

@@ -2,7 +2,9 @@
 
 Sufficient condition, exact for dense row-major outputs: every loop variable of extent above 1 is,
 alone in its own index, at most shifted by an expression without loop variables. Then two elements
-that store to one address have equal variables. Anything else is unknown.
+that store to one address have equal variables. The variable of a repeated loop around the domain
+may also be absent: then the same worker stores the same address once more, in the source's order.
+Anything else is unknown.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from tvm_tilex.tirx.compat import Var, tirx
 __all__ = ["store_is_injective"]
 
 
-def store_is_injective(domain: Domain) -> bool:
-    """Whether the condition holds for the domain's store; False means it is not known."""
-    variables = [loop.loop_var for loop in domain.loops if int(loop.extent.value) > 1]
+def store_is_injective(domain: Domain, repeated: tuple[Any, ...] = ()) -> bool:
+    """Whether the condition holds for the domain's store; False means it is not known.
+
+    ``repeated`` are the loops around the domain that run more than once.
+    """
+    own = [loop.loop_var for loop in domain.loops if int(loop.extent.value) > 1]
+    variables = own + [loop.loop_var for loop in repeated]
     found: list[Any] = []
     for index in domain.store.indices:
         inside = [var for var in variables if mentions(index, var)]
@@ -27,9 +33,8 @@ def store_is_injective(domain: Domain) -> bool:
         if len(inside) > 1 or not _shifted(index, inside[0]):
             return False
         found.append(inside[0])
-    return len(found) == len(variables) and all(
-        sum(var.same_as(other) for other in found) == 1 for var in variables
-    )
+    times = [sum(var.same_as(other) for other in found) for var in variables]
+    return all(n == 1 for n in times[: len(own)]) and all(n <= 1 for n in times[len(own) :])
 
 
 def _shifted(index: Any, var: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, PURE, Call, Op, TensorLoad, Var, structural_walk
 
-__all__ = ["TAKES_ADDRESS", "calls", "impure_call", "loads", "mentions"]
+__all__ = ["TAKES_ADDRESS", "calls", "effect_kind", "impure_call", "loads", "mentions"]
 
 # Registered as pure, but their result is a way to reach other elements.
 TAKES_ADDRESS = ("tirx.address_of", "tirx.ptr_byte_offset", "tirx.handle_add_byte_offset")
@@ -27,16 +27,22 @@ def impure_call(expression: Any) -> str | None:
     found: list[str] = []
 
     def visit(call: Call) -> None:
-        if not isinstance(call.op, Op):
-            found.append(str(call.op))
-            return
-        kind = call.op.get_attr("TCallEffectKind")
-        unknown = kind is None or int(kind) > PURE
-        if (unknown and call.op.name != IF_THEN_ELSE) or call.op.name in _NOT_PURE:
-            found.append(str(call.op.name))
+        name, kind = effect_kind(call)
+        if kind is None or kind > PURE or name in _NOT_PURE:
+            found.append(name)
 
     structural_walk(expression, (Call, visit))
     return found[0] if found else None
+
+
+def effect_kind(call: Any) -> tuple[str, int | None]:
+    """Name of what is called, and its registered effect kind or None where there is none."""
+    if not isinstance(call.op, Op):
+        return str(getattr(call.op, "name_hint", call.op)), None
+    if call.op.name == IF_THEN_ELSE:
+        return IF_THEN_ELSE, PURE
+    kind = call.op.get_attr("TCallEffectKind")
+    return str(call.op.name), None if kind is None else int(kind)
 
 
 def loads(expression: Any) -> list[Any]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.purity import impure_call, mentions
+from tvm_tilex.analysis.statements import Decline, foreign_statement
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import Call, Op, TensorLoad, tirx
+from tvm_tilex.tirx.compat import Call, Op, TensorLoad, structural_walk, tirx
 from tvm_tilex.tirx.register import (
     MAXIMUM,
     MAXIMUM_PROPAGATE,
@@ -25,14 +26,6 @@ from tvm_tilex.tirx.register import (
 )
 
 __all__ = ["Decline", "ReductionUpdate", "match_update"]
-
-
-@dataclass(frozen=True)
-class Decline:
-    """Why something is not recognized: the row of the admission table, and the fact."""
-
-    rule: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ def match_update(loop: Any) -> ReductionUpdate | Decline:
         return Decline("control", f"the step {loop.step} is not 1")
     store = loop.body
     if not isinstance(store, tirx.BufferStore):
-        return Decline("canonical state", "the loop's body is not one store")
+        return _not_one_store(store)
     carry = store.buffer
     if not _is_scalar(carry) or not _at_zero(store.indices):
         return Decline("canonical state", f"{carry.name} is not a local scalar")
@@ -112,6 +105,21 @@ def match_update(loop: Any) -> ReductionUpdate | Decline:
         policy=str(attrs.annotation(loop, attrs.POLICY)),
         value=int(attrs.annotation(loop, attrs.VALUE) or 0),
     )
+
+
+def _not_one_store(body: Any) -> Decline:
+    """Why a loop body that is not a single store declines."""
+    foreign = foreign_statement(body)
+    if foreign is not None:
+        return foreign
+    if isinstance(body, tirx.IfThenElse):
+        return Decline("control", "the update stands under a condition")
+    stored: list[Any] = []
+    structural_walk(body, (tirx.BufferStore, lambda store: stored.append(store.buffer)))
+    outside = [buffer.name for buffer in stored if buffer.scope() != "local"]
+    if outside:
+        return Decline("global effects", f"{outside[0]} is stored inside a reduction")
+    return Decline("canonical state", "the loop's body is not one store")
 
 
 def _operation(value: Any) -> tuple[str, str, Any, Any] | None:

@@ -9,26 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_tilex.analysis.audit import audit_local_storage
+from tvm_tilex.analysis.effects import global_store_problem, is_compact
 from tvm_tilex.analysis.guards import is_data_dependent, statement_loads
-from tvm_tilex.analysis.injectivity import store_is_injective
-from tvm_tilex.analysis.purity import impure_call, loads
+from tvm_tilex.analysis.purity import impure_call
 from tvm_tilex.analysis.state import carry_protocol
-from tvm_tilex.analysis.structure import Allocate, Domain, Enclosing, nodes
+from tvm_tilex.analysis.structure import Allocate, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.layout.verdict import Verdict, disproven, proven, unknown
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import (
-    TensorLoad,
-    Var,
-    structural_equal,
-    structural_map,
-    structural_walk,
-    tirx,
-)
+from tvm_tilex.tirx.compat import TensorLoad, structural_walk, tirx
+from tvm_tilex.tirx.register import MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE
 
 SUBGROUP_LANES = 32
-MAPPED_KINDS = ("metal",)
+MAPPED_KINDS = ("metal", "cuda")
 
 
 def target_and_binding(subject: Subject) -> Verdict:
@@ -44,14 +38,26 @@ def target_and_binding(subject: Subject) -> Verdict:
         binding = attrs.annotation(subject.row.root, attrs.BINDING)
         if binding not in (None, "auto", "subgroup"):
             return disproven(f"the root's binding is {binding!r}")
+        if _bound_inside(subject.row.root.body):
+            return disproven("a subgroup binding stands on a loop that is not outermost")
     return proven("32-lane SIMD groups, outermost root")
 
 
 def kernel_abi(subject: Subject) -> Verdict:
     """Arguments do not alias: the function carries ``tirx.noalias``."""
-    if "tirx.noalias" not in subject.function.attrs:
+    if not attrs.noalias(subject.function):
         return disproven("arguments may alias (tirx.noalias is not set)")
     return proven("noalias arguments")
+
+
+def _bound_inside(body: Any) -> bool:
+    found: list[bool] = []
+
+    def visit(loop: Any) -> None:
+        found.append(attrs.annotation(loop, attrs.BINDING) == "subgroup")
+
+    structural_walk(body, (tirx.For, visit))
+    return any(found)
 
 
 def reduction_type(subject: Subject) -> Verdict:
@@ -73,6 +79,12 @@ def numerical_permission(subject: Subject) -> Verdict:
         if reduction.update.policy != ReductionPolicy.unordered_tree.value:
             return disproven(
                 f"{reduction.update.carry.name} has the policy {reduction.update.policy}"
+            )
+    for reduction in subject.reductions:
+        propagates = reduction.update.operator in (MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE)
+        if propagates and subject.kind == "metal":  # simd_max and simd_min may drop a NaN
+            return disproven(
+                f"{reduction.update.carry.name} propagates NaN; Metal's collectives do not"
             )
     if not subject.reductions:
         return disproven(f"every reduction is ordered ({subject.ordered[0].policy})")
@@ -113,6 +125,8 @@ def control(subject: Subject) -> Verdict:
 def execution_nesting(subject: Subject) -> Verdict:
     """No parallel nest inside the mapped program; one root from 0."""
     root = subject.row.root
+    if root.kind != tirx.ForKind.PARALLEL:
+        return disproven("the root loop is marked parallel, but is not")
     if not isinstance(root.min, tirx.IntImm):
         return unknown(f"the root begins at {root.min}")
     if root.step is not None and getattr(root.step, "value", 0) != 1:
@@ -121,50 +135,9 @@ def execution_nesting(subject: Subject) -> Verdict:
 
 
 def global_effects(subject: Subject) -> Verdict:
-    """Stores to global memory happen only in element domains, at most once an element.
-
-    A buffer that is both read and written must be accessed at one and the same address by all
-    its accesses of an element: then its owner alone touches it.
-    """
-    for domain in subject.domains:
-        if domain.store.buffer.scope() != "global":
-            continue
-        if not store_is_injective(domain):
-            return unknown(f"elements of {domain.store.buffer.name} may be stored more than once")
-        problem = _read_elsewhere(subject, domain)
-        if problem is not None:
-            return unknown(problem)
-    return proven("stores only in element domains")
-
-
-def _read_elsewhere(subject: Subject, domain: Any) -> str | None:
-    """A load of the stored buffer that is not at its own domain's element, or None."""
-    buffer = domain.store.buffer
-    if not subject.uses[buffer].loads:
-        return None
-    written = list(domain.store.indices)
-    for _, expressions, node in subject.contexts():
-        for load in (found for part in expressions for found in loads(part)):
-            if not load.source.same_as(buffer):
-                continue
-            if not _same_element(written, domain, list(load.indices), node):
-                return f"{buffer.name} is written, and read at another element ({load})"
-    return None
-
-
-def _same_element(written: list[Any], domain: Any, read: list[Any], node: Any) -> bool:
-    """Whether two accesses of equally shaped iteration spaces use the same index expressions."""
-    if not isinstance(node, Domain) or node.extents != domain.extents:
-        return False
-
-    def rename(var: Any) -> Any:
-        for old, new in zip(node.loops, domain.loops, strict=True):
-            if var.same_as(old.loop_var):
-                return new.loop_var
-        return var
-
-    renamed = [structural_map(index, (Var, rename), order="post") for index in read]
-    return len(renamed) == len(written) and all(map(structural_equal, renamed, written))
+    """Global memory is stored by element domains only, each element by one worker."""
+    problem = global_store_problem(subject)
+    return proven("stores only in element domains") if problem is None else unknown(problem)
 
 
 def distributed_private_storage(subject: Subject) -> Verdict:
@@ -188,7 +161,7 @@ def guarded_input_views(subject: Subject) -> Verdict:
             if not is_data_dependent(index):
                 continue
             name = load.load.source.name
-            if subject.uses[load.load.source].stores:
+            if subject.uses[load.load.source].stores or subject.uses[load.load.source].escapes:
                 return disproven(f"{name} is read at a data-dependent index and written")
             if not load.in_bounds(position):
                 return unknown(f"{load.load} is not proved inside {name}")
@@ -208,8 +181,12 @@ def manual_resources(subject: Subject) -> Verdict:
             return disproven(f"{node.buffer.name} is placed in {node.buffer.scope()} memory")
         if not all(isinstance(extent, tirx.IntImm) for extent in node.buffer.ty.shape):
             return disproven(f"{node.buffer.name} has no constant size")
-        if len(node.buffer.ty.strides) > 0:
-            return disproven(f"{node.buffer.name} has explicit strides")
+        if not is_compact(node.buffer):
+            return disproven(f"{node.buffer.name} is not compact row-major storage")
+    for buffer, uses in subject.uses.items():
+        outside = buffer.scope() if uses.allocations == 0 else "global"
+        if outside != "global":
+            return disproven(f"{buffer.name} is {outside} memory from elsewhere")
     return proven("private memory only")
 
 

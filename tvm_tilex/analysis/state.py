@@ -47,7 +47,10 @@ def carry_protocol(subject: Subject, reduction: ReductionLoop) -> str | None:
     others = [node for node in before if not isinstance(node, (Replicated, Allocate))]
     if others or len(stores) != 1 or not stores[0].store.buffer.same_as(carry):
         return f"{carry.name} is observed or not initialized right before its loop"
-    initial = stores[0].store.value
+    first = stores[0].store
+    if not all(isinstance(index, tirx.IntImm) and index.value == 0 for index in first.indices):
+        return f"{carry.name} is initialized at another element"
+    initial = first.value
     if not is_identity(initial, reduction.update.combiner, reduction.update.dtype):
         return f"{carry.name} starts from {initial}, not from the identity"
     inside = {id(node) for node in nodes(block)}

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_tilex.analysis.reduction import Decline, ReductionUpdate, match_update
+from tvm_tilex.analysis.reduction import ReductionUpdate, match_update
+from tvm_tilex.analysis.statements import Decline, foreign_statement, other_statement
 from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import structural_walk, tirx
@@ -186,8 +187,7 @@ def _read_statement(statement: Any) -> Node | Decline:
         return Domain((), statement, None)
     if isinstance(statement, tirx.IfThenElse):
         return _read_condition(statement)
-    kind = type(statement).__name__
-    return Decline("dynamic control", f"a {kind} statement is not part of a row program")
+    return other_statement(statement)
 
 
 def _read_condition(statement: Any) -> Domain | Decline:
@@ -195,7 +195,8 @@ def _read_condition(statement: Any) -> Domain | Decline:
         return Decline("control", "a reduction stands under a condition")
     guarded = _guarded_store(statement)
     if guarded is None:
-        return Decline("dynamic control", "a condition guards more than one store")
+        foreign = foreign_statement(statement)
+        return foreign or Decline("control", "a condition guards more than one store")
     condition, store = guarded
     if store.buffer.scope() == "local":
         reason = f"{store.buffer.name} is stored conditionally"
@@ -204,7 +205,7 @@ def _read_condition(statement: Any) -> Domain | Decline:
 
 
 def _read_loop(loop: Any) -> Node | Decline:
-    if attrs.annotation(loop, attrs.NESTED) is not None or loop.kind == tirx.ForKind.PARALLEL:
+    if _is_nested(loop):
         return Decline("execution nesting", "a parallel nest stands inside the program")
     if attrs.annotation(loop, attrs.REDUCTION) is not None:
         if attrs.annotation(loop, attrs.POLICY) in _ORDERED:
@@ -240,7 +241,7 @@ def _collect(statement: Any, stores: list[Any], conditions: list[Any]) -> Declin
         conditions.append(statement.condition)
         return _collect(statement.then_case, stores, conditions)
     if not isinstance(statement, tirx.BufferStore):
-        return Decline("dynamic control", f"a {type(statement).__name__} statement in a reduction")
+        return other_statement(statement)
     if statement.buffer.scope() != "local":
         return Decline("global effects", f"{statement.buffer.name} is stored inside a reduction")
     stores.append(statement)
@@ -250,21 +251,20 @@ def _collect(statement: Any, stores: list[Any], conditions: list[Any]) -> Declin
 def _read_domain(loop: Any) -> Domain | Decline:
     loops = [loop]
     while isinstance(loops[-1].body, tirx.For):
+        if _is_nested(loops[-1].body):
+            return Decline("execution nesting", "a parallel nest stands inside the program")
         if not _static(loops[-1].body):
             return Decline("control", f"loop {loops[-1].body.loop_var.name} is not static")
         loops.append(loops[-1].body)
     guarded = _guarded_store(loops[-1].body)
     if guarded is None:
-        kind = type(loops[-1].body).__name__
-        rule = "dynamic control" if kind in _CONTROL else "global effects"
-        reason = f"the body of loop {loops[-1].loop_var.name} is not one store ({kind})"
-        return Decline(rule, reason)
+        reason = f"the body of loop {loops[-1].loop_var.name} is not one store"
+        return foreign_statement(loops[-1].body) or Decline("global effects", reason)
     condition, store = guarded
     return Domain(tuple(loops), store, condition)
 
 
 _ORDERED = tuple(policy.value for policy in ReductionPolicy if policy.ordered)
-_CONTROL = ("While", "Break", "Continue", "Return", "AssertStmt", "Evaluate", "TilePrimitiveCall")
 
 
 def _guarded_store(statement: Any) -> tuple[Any | None, Any] | None:
@@ -277,6 +277,11 @@ def _guarded_store(statement: Any) -> tuple[Any | None, Any] | None:
     if inner is None or inner[0] is not None:
         return None
     return statement.condition, inner[1]
+
+
+def _is_nested(loop: Any) -> bool:
+    kinds = (tirx.ForKind.PARALLEL, tirx.ForKind.THREAD_BINDING)
+    return attrs.annotation(loop, attrs.NESTED) is not None or loop.kind in kinds
 
 
 def _static(loop: Any, *, from_zero: bool = True) -> bool:

@@ -73,8 +73,8 @@ class Subject:
             if isinstance(node, Replicated):
                 yield None, (*node.store.indices, node.store.value), node
             elif isinstance(node, OrderedLoop):
-                parts = [part for s in node.stores for part in (*s.indices, s.value)]
-                yield None, (*parts, *node.conditions), node
+                stored = [part for s in node.stores for part in (*s.indices, s.value)]
+                yield None, (*stored, *node.conditions), node
             elif isinstance(node, ReductionLoop):
                 yield node.update.loop.loop_var, (node.update.contribution,), node
             elif isinstance(node, Domain):

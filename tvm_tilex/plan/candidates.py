@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.resources import largest_coordinate, shared_bytes, stripe_scalars
 
-__all__ = ["enumerate_shapes", "rejection", "replays"]
+__all__ = ["MAX_GRID", "enumerate_shapes", "rejection", "replays"]
 
 # One lane reads each subgroup's partial in the second collective (spec section 4).
 MAX_SUBGROUPS = 32
 MAX_AUTOMATIC_PACKING = 8
+# A launch extent is a 32-bit integer.
+MAX_GRID = 2**31 - 1
 
 
 def enumerate_shapes(
@@ -23,21 +25,29 @@ def enumerate_shapes(
     thread count T without Q fixes S = T/32; with Q it fixes S = T/(32*Q). An explicit Q is
     neither clamped by P nor by 8.
     """
-    elements = request.lane_elements or 1
+    widths = (request.lane_elements,) if request.lane_elements else target.lane_elements
+    for subgroups, packed in _groups(facts, target, request):
+        for elements in widths:
+            yield subgroups, packed, elements
+
+
+def _groups(
+    facts: ProgramFacts, target: TargetFacts, request: Request
+) -> Iterator[tuple[int, int]]:
     widest = min(MAX_SUBGROUPS, target.max_threads // target.lanes)
     if request.threads:
         packed = request.programs_per_group or 1
-        yield request.threads // (target.lanes * packed), packed, elements
+        yield request.threads // (target.lanes * packed), packed
         return
     if request.programs_per_group:
         for subgroups in range(1, widest + 1):
-            yield subgroups, request.programs_per_group, elements
+            yield subgroups, request.programs_per_group
         return
     packing = min(facts.programs, MAX_AUTOMATIC_PACKING, target.max_threads // target.lanes)
     for packed in range(1, packing + 1):
-        yield 1, packed, elements
+        yield 1, packed
     for subgroups in range(2, widest + 1):
-        yield subgroups, 1, elements
+        yield subgroups, 1
 
 
 def replays(subgroups: int, packed: int, programs: int) -> bool:
@@ -73,6 +83,9 @@ def rejection(
         return "a reduction stands in a repeated loop: its partials could race"
     if replays(subgroups, packed, facts.programs) and facts.reads_what_it_writes:
         return "a packed tail replays the last row, whose elements its owner overwrites"
+    blocks = -(-facts.programs // packed)
+    if blocks > MAX_GRID:
+        return f"{blocks} threadgroups exceed a 32-bit grid"
     largest = largest_coordinate(facts, shape, target.lanes)
     if largest > facts.index_limit:
         return f"the coordinate {largest} of a bounded tail exceeds the index type"

@@ -34,11 +34,15 @@ class ProgramFacts:
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Limits of a device: threads of a group, shared bytes of a group, lanes of a SIMD group."""
+    """Limits of a device: threads of a group, shared bytes of a group, lanes of a SIMD group.
+
+    ``lane_elements`` are the V that automatic planning considers.
+    """
 
     max_threads: int
     shared_bytes: int
     lanes: int = 32
+    lane_elements: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Request:
     programs_per_group: int = 0
     lane_elements: int = 0
     max_striped_scalars: int = 64
-    max_candidates: int = 64
+    max_candidates: int = 256
 
     @property
     def explicit(self) -> bool:

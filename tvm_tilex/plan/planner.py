@@ -44,14 +44,13 @@ def plan_groups(
     return _plan(best, facts, target, candidates)
 
 
-def stale(
-    plan: GroupPlan, facts: ProgramFacts, target: TargetFacts, request: Request
-) -> str | None:
-    """Why ``plan`` does not fit these facts, or None; scores are not compared."""
+def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | None:
+    """Why ``plan`` is not a plan of these facts, or None; bounds and scores are not compared."""
     shape = (plan.reduction_subgroups_per_program, plan.programs_per_group, plan.lane_elements)
     if min(shape) < 1:
         return f"S, Q, V = {shape}"
-    reason = rejection(shape, facts, target, request)
+    unbounded = Request(max_striped_scalars=plan.stripe_scalars)
+    reason = rejection(shape, facts, target, unbounded)
     if reason is not None:
         return reason
     same = _plan(Candidate(*shape, plan.score, None), facts, target, plan.candidates)

@@ -52,6 +52,7 @@ __all__ = [
     "STAGE",
     "VALUE",
     "annotation",
+    "noalias",
 ]
 
 PARALLEL = "tilex.parallel"
@@ -77,3 +78,9 @@ def annotation(loop: Any, key: str) -> Any:
     if value is None or isinstance(value, (str, int)):
         return value
     return getattr(value, "value", value)
+
+
+def noalias(function: Any) -> bool:
+    """Whether a function promises that its arguments do not overlap (``tirx.noalias``)."""
+    value = function.attrs.get("tirx.noalias", None) if function.attrs else None
+    return bool(getattr(value, "value", value))

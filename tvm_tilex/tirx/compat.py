@@ -52,6 +52,7 @@ IF_THEN_ELSE = "prim.if_then_else"
 
 PURE = 1
 OPAQUE = 3
+CONTROL_JUMP = 6
 
 
 def register_op(op: str, description: str, *, effect: int, vectorizable: bool) -> None:

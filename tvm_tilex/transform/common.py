@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tvm_tilex.errors import LoweringError
+from tvm_tilex.plan.candidates import MAX_GRID
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import PrimFunc, Var, prim_func_pass, structural_map, tirx
 
@@ -58,12 +60,18 @@ def sequence(*statements: Any) -> Any:
     return kept[0] if len(kept) == 1 else tirx.SeqStmt(kept)
 
 
-def serial(var: Any, extent: int, body: Any, kind: Any = tirx.ForKind.SERIAL) -> Any:
+def serial(
+    var: Any,
+    extent: int,
+    body: Any,
+    kind: Any = tirx.ForKind.SERIAL,
+    annotations: dict[str, Any] | None = None,
+) -> Any:
     """``for var in range(extent)`` in the variable's own type; nothing where the extent is 0."""
     if extent == 0:
         return None
     zero, stop = tirx.IntImm(str(var.ty.dtype), 0), tirx.IntImm(str(var.ty.dtype), extent)
-    return tirx.For(var, zero, stop, kind, body)
+    return tirx.For(var, zero, stop, kind, body, None, annotations or {})
 
 
 def with_body(loop: Any, body: Any) -> Any:
@@ -91,5 +99,13 @@ def as_index(dtype: str, var: Any) -> Any:
 
 
 def launch(thread: Any, extent: int, body: Any) -> Any:
-    """Run ``body`` on ``extent`` instances of a thread axis."""
+    """Run ``body`` on ``extent`` instances of a thread axis.
+
+    Raises
+    ------
+    LoweringError
+        If the extent does not fit the 32 bits that a launch has for it.
+    """
+    if extent > MAX_GRID:
+        raise LoweringError(f"{extent} threadgroups would need a 64-bit grid extent")
     return tirx.AttrStmt(thread, "thread_extent", tirx.IntImm("int32", extent), body)

@@ -24,8 +24,8 @@ group is guarded as a whole, which is uniform in each SIMD group. Packed coopera
 (S > 1, Q > 1) replay the last valid row and suppress its stores instead, because the barrier must
 be reached by the whole threadgroup.
 
-Reads ``tilex.plan``; admits the function again, so that a stale plan is refused; moves it to the
-stage ``scheduled``.
+Reads ``tilex.plan``; admits the function again and compares the plan with its facts, so that a
+stale plan is refused; moves it to the stage ``scheduled``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ from tvm_tilex.analysis.structure import (
     ReductionLoop,
     Replicated,
     RowProgram,
+    nodes,
 )
 from tvm_tilex.errors import MappingError
 from tvm_tilex.ir.ops import Combiner
 from tvm_tilex.ir.types import DTYPES
 from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.plan.planner import stale
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import (
     IRModule,
@@ -92,10 +94,19 @@ class MapSubgroups:
         plan = GroupPlan.from_json(str(func.attrs[attrs.PLAN]))
         wanted = realization_of(func, self.target, self.options)
         admission = admit(func, lanes=wanted.target.lanes, kind=wanted.kind)
-        if admission.program is None:
+        if admission.program is None or admission.facts is None:
             raise MappingError(f"{func.attrs['global_symbol']}: changed since it was planned")
+        problem = stale(plan, admission.facts, wanted.target)
+        if problem is not None:
+            raise MappingError(f"{func.attrs['global_symbol']}: its plan does not fit: {problem}")
         vectors = VectorAccess(**wanted.vectors)
-        mapper = _Mapper.of(admission.program, plan, vectors, wanted.options.reduction_unroll)
+        mapper = _Mapper.of(
+            admission.program,
+            plan,
+            vectors,
+            unroll=wanted.options.reduction_unroll,
+            hint_unroll=wanted.kind == "cuda",
+        )
         mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
         if vectors.alignment:
             mapped = mapped.with_attr(attrs.ALIGNMENT, vectors.alignment)
@@ -119,7 +130,13 @@ class _Mapper:
 
     @classmethod
     def of(
-        cls, program: RowProgram, plan: GroupPlan, vectors: VectorAccess, unroll: int
+        cls,
+        program: RowProgram,
+        plan: GroupPlan,
+        vectors: VectorAccess,
+        *,
+        unroll: int,
+        hint_unroll: bool,
     ) -> _Mapper:
         """A mapper with its thread coordinates: q = thread // W, w = thread mod W."""
         dtype = program.index_dtype
@@ -129,7 +146,7 @@ class _Mapper:
         alone = plan.programs_per_group == 1
         packed = tirx.IntImm(dtype, 0) if alone else tirx.floordiv(index, workers)
         worker = index if alone else tirx.floormod(index, workers)
-        execution = ExecutionMap(plan, worker, dtype)
+        execution = ExecutionMap(plan, worker, dtype, hint_unroll)
         return cls(program, plan, block, thread, execution, packed, vectors, unroll)
 
     def map(self) -> Any:
@@ -203,7 +220,7 @@ class _Mapper:
     def _distributed(self) -> dict[Any, int]:
         return {
             node.store.buffer: node.count
-            for node in self.program.body
+            for node in nodes(self.program.body)
             if isinstance(node, Domain) and node.store.buffer.scope() == "local"
         }
 
@@ -241,7 +258,8 @@ class _Mapper:
         update, carry, zero = node.update, node.update.carry, self._integer(0)
 
         def element(pack: Pack) -> Any:
-            at = {update.loop.loop_var: pack.element}
+            variable = update.loop.loop_var
+            at = {variable: as_index(str(variable.ty.dtype), pack.element)}
             contribution = self._own(substitute(update.contribution, at), pack)
             folded = update.combine(carry[zero], contribution)
             return self.vectors.pack(pack, tirx.BufferStore(carry, folded, [zero]))
@@ -284,7 +302,7 @@ def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:
         coordinate = element if rest == 1 else tirx.floordiv(element, integer(rest))
         if position > 0:
             coordinate = tirx.floormod(coordinate, integer(extent))
-        found[loop.loop_var] = coordinate
+        found[loop.loop_var] = as_index(str(loop.loop_var.ty.dtype), coordinate)
     return found
 
 
