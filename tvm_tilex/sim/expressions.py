@@ -178,8 +178,11 @@ class ExpressionCompiler(CallCompiler):
 
     def condition(self, node: ast.Node, what: str) -> Run:
         """Return the closure of a condition: a defined boolean component."""
-        value = self.convert(self.compile(node), BOOL, node)
-        run = value.run
+        return self.truth(self.compile(node), node, what)
+
+    def truth(self, value: Expr, node: ast.Node, what: str) -> Run:
+        """Return the closure of a compiled expression as a defined boolean component."""
+        run = self.convert(value, BOOL, node).run
 
         def check(machine: Machine) -> Any:
             found = run(machine)
@@ -343,9 +346,9 @@ class ExpressionCompiler(CallCompiler):
         )
 
     def _logical(self, node: ast.Logical) -> Expr:
-        left = self.condition(node.left, f"the left side of {node.operator}")
-        value = self.compile(node.right)
-        right = self.condition(node.right, f"the right side of {node.operator}")
+        first, value = self.compile(node.left), self.compile(node.right)
+        left = self.truth(first, node.left, f"the left side of {node.operator}")
+        right = self.truth(value, node.right, f"the right side of {node.operator}")
         wants = node.operator == "&&"
         combine = np.logical_and if wants else np.logical_or
         pure = value.pure
@@ -367,7 +370,7 @@ class ExpressionCompiler(CallCompiler):
             machine.set(outer)
             return combine(a, b)
 
-        return Expr(BOOL, run, pure=self.compile(node.left).pure and pure)
+        return Expr(BOOL, run, pure=first.pure and pure)
 
     def _ternary(self, node: ast.Ternary) -> Expr:
         condition = self.condition(node.condition, "a condition")
@@ -414,7 +417,7 @@ class ExpressionCompiler(CallCompiler):
             return self._address_of(node)
         value = self.compile(node.operand)
         if node.operator == "!":
-            run = self.condition(node.operand, "an operand of !")
+            run = self.truth(value, node.operand, "an operand of !")
             return Expr(BOOL, lambda machine: np.logical_not(run(machine)), pure=value.pure)
         if not isinstance(value.type, ScalarType | VectorType):
             raise MslTypeError(
