@@ -7,6 +7,8 @@ GF(2), 4. evaluated disproofs, 5. restriction of a bijection, 6. counting, struc
 
 from __future__ import annotations
 
+from math import prod
+
 from tvm_tilex.layout.affine import image_size, prove_injective
 from tvm_tilex.layout.base import LayoutMap, Piece
 from tvm_tilex.layout.bounds import bounds_reason, covers, safety_reason
@@ -273,6 +275,8 @@ class Prover:
                 return proven(f"the image has exactly {size} values")
             if size is not None:
                 return self._not_onto(f"the image has {size} of {target} values")
+        if injectivity.proven and self._same_symbolic_size():
+            return proven("counting: injective, equal symbolic sizes")
         if injectivity.proven and self._restriction():
             return proven("restriction of a bijection onto a longer interval")
         if len(self.pieces) > 1 and any(map(self._branch_onto, range(len(self.pieces)))):
@@ -320,6 +324,17 @@ class Prover:
             for context, piece in zip(self.contexts, self.pieces, strict=True)
         ]
         return min(low for low, _ in spans), max(high for _, high in spans)
+
+    def _same_symbolic_size(self) -> bool:
+        """Whether domain and codomain are boxes with the same extents up to order."""
+        sides = []
+        for space in (self.map.domain, self.map.codomain):
+            if space.guards:
+                return False
+            fixed = prod(a.extent for a in space.axes if isinstance(a.extent, int))
+            symbols = sorted(id(a.extent) for a in space.axes if not isinstance(a.extent, int))
+            sides.append((fixed, symbols))
+        return sides[0] == sides[1]
 
     def _restriction(self) -> bool:
         """f bijective onto [0, M), M >= N: its restriction to f < N is bijective onto [0, N)."""

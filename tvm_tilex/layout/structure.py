@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tvm_tilex.layout.base import LayoutMap
-from tvm_tilex.layout.composite import Compose, Product, Transform, Translate
-from tvm_tilex.layout.nodes import Identity, Permute
+from tvm_tilex.layout.composite import Compose, Product, Transform
+from tvm_tilex.layout.index_set import Axis, IndexSet
+from tvm_tilex.layout.nodes import Identity, IndexExpr, Permute
 from tvm_tilex.layout.verdict import LayoutProof, Verdict, proven
 
 __all__ = ["by_structure"]
@@ -31,8 +32,6 @@ def _facts(map: LayoutMap) -> dict[str, str]:
         return _product(map)
     if isinstance(map, Transform):
         return _transform(map)
-    if isinstance(map, Translate) and map.target is None:
-        return {}
     return {}
 
 
@@ -75,11 +74,27 @@ def _transform(map: Transform) -> dict[str, str]:
     from tvm_tilex.layout.proof import prove
 
     inner = prove(map.map, 0)
-    if not (inner.totality.proven and inner.bounds.proven and map.checked_exhaustively):
+    if not (inner.totality.proven and inner.bounds.proven):
         return {}
-    reason = f"hook of {map.bound}, checked on every point"
-    found = {"totality": reason, "bounds": reason}
+    found: dict[str, str] = {}
     extent = map.map.codomain.box_size or 0
-    if map.bound.claims_bijective(extent):
-        found.update({n: reason for n in _NAMES[2:] if getattr(inner, n).proven})
+    if map.checked_exhaustively:
+        reason = f"hook of {map.bound}, checked on every point"
+        found = {"totality": reason, "bounds": reason}
+        if map.bound.claims_bijective(extent):
+            found.update({n: reason for n in _NAMES[2:] if getattr(inner, n).proven})
+    if inner.injectivity.proven and _injective_dag(map):
+        found.setdefault("injectivity", f"{map.bound} is injective by its DAG, and so is the map")
     return found
+
+
+def _injective_dag(map: Transform) -> bool:
+    """Whether the DAG of the transform is injective on the whole declared image box."""
+    from tvm_tilex.layout.proof import prove
+
+    if map.bound.transform.expression is None:
+        return False
+    size = map.bound.image_extent(map.map.codomain.box_size or 0)
+    box = IndexSet((Axis("x", size),))
+    value = map.bound.expression(box.coordinates[0])
+    return prove(IndexExpr(box, box, (value,)), 0).injectivity.proven

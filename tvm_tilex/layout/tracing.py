@@ -116,8 +116,24 @@ def index_map(
     """
     _refuse_effects(function)
     with tracing:
-        result = function(*domain.coordinates)
+        try:
+            result = function(*domain.coordinates)
+        except (IndexError, TypeError) as error:
+            # NumPy and sequences report a symbolic index in their own words.
+            raise TracingError(
+                f"an index function cannot load, or use a symbol as data: {error}",
+                location=_where(error),
+            ) from None
     return _assemble(domain, codomain, result, normal)
+
+
+def _where(error: BaseException) -> SourceLocation | None:
+    trace = error.__traceback__
+    if trace is None:
+        return None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return SourceLocation(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
 
 
 def _assemble(domain: IndexSet, codomain: IndexSet, result: Any, normal: bool) -> LayoutMap:
