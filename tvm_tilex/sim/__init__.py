@@ -6,6 +6,7 @@ does not make. It imports nothing of the compiler.
 
 from tvm_tilex.sim.counters import Counters, DeviceTraffic, ThreadgroupTraffic
 from tvm_tilex.sim.kernel import LIMITS, Checks, Limits, MetalKernel, MetalLibrary
+from tvm_tilex.sim.report import counters_table, format_counters
 
 __all__ = [
     "LIMITS",
@@ -16,4 +17,6 @@ __all__ = [
     "MetalKernel",
     "MetalLibrary",
     "ThreadgroupTraffic",
+    "counters_table",
+    "format_counters",
 ]

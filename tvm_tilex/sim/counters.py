@@ -81,3 +81,9 @@ class Counters:
     def loads_per_element(self, buffer: str, elements: int) -> float:
         """Return device loads of ``buffer`` divided by ``elements``, its logical size."""
         return self.device[buffer].load_elements / elements
+
+    def table(self) -> str:
+        """Return the counters as a plain-text table."""
+        from tvm_tilex.sim.report import format_counters
+
+        return format_counters(self)
