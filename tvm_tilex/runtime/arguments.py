@@ -17,6 +17,7 @@ __all__ = [
     "Argument",
     "as_numpy",
     "at_call",
+    "buffer_and_offset",
     "check_argument",
     "describe",
     "exported",
@@ -30,8 +31,9 @@ _DEVICES = {1: "llvm", 2: "cuda", 8: "metal"}
 class Argument:
     """One array of a call.
 
-    ``strides`` are in elements, ``address`` in bytes; ``tensor`` is what the kernel is called with
-    and shares the caller's memory.
+    ``strides`` are in elements, ``address`` in bytes. ``memory`` is what addresses count from: 0 on
+    the processor and on CUDA, the handle of the buffer on Metal. ``tensor`` is what the kernel is
+    called with and shares the caller's memory.
     """
 
     shape: tuple[int, ...]
@@ -42,6 +44,7 @@ class Argument:
     item_bytes: int
     writable: bool
     tensor: Any
+    memory: int = 0
 
     @property
     def bytes(self) -> int:
@@ -132,15 +135,17 @@ def _describe_torch(name: str, tensor: Any) -> Argument:
     kind = kinds.get(tensor.device.type)
     if kind is None:
         raise ArgumentError(f"{name}: torch device {tensor.device} is not cpu, cuda or mps")
+    on_metal = kind == "metal"
     return Argument(
         shape=tuple(tensor.shape),
         dtype=str(tensor.dtype).removeprefix("torch."),
         strides=tuple(tensor.stride()),
         device=(kind, tensor.device.index or 0),
-        address=tensor.data_ptr(),
+        address=tensor.storage_offset() * tensor.element_size() if on_metal else tensor.data_ptr(),
         item_bytes=tensor.element_size(),
         writable=True,
         tensor=tensor.detach() if tensor.requires_grad else tensor,
+        memory=tensor.untyped_storage().data_ptr() if on_metal else 0,
     )
 
 
@@ -156,16 +161,46 @@ def _describe_dlpack(name: str, array: Any) -> Argument:
     if code not in _DEVICES:
         raise ArgumentError(f"{name}: device {tensor.device} is not cpu, cuda or metal")
     dtype = str(tensor.dtype)
+    memory, address = 0, tensor.data_ptr()
+    if _DEVICES[code] == "metal":
+        memory, address = buffer_and_offset(tensor)
     return Argument(
         shape=tuple(tensor.shape),
         dtype=dtype,
         strides=tuple(tensor.strides),
         device=(_DEVICES[code], index),
-        address=tensor.data_ptr(),
+        address=address,
         item_bytes=max(1, tensor.dtype.itemsize),
         writable=True,
         tensor=tensor,
+        memory=memory,
     )
+
+
+class _DLTensor(ctypes.Structure):
+    """``DLTensor`` of dlpack.h: the first member of both capsules' structures up to version 0.8."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint8 * 4),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def buffer_and_offset(tensor: Any) -> tuple[int, int]:
+    """Handle of the memory object and the byte offset of the first element, read from DLPack.
+
+    On Metal ``data`` is a buffer object, so that ``data + byte_offset`` is no address.
+    """
+    capsule = tensor._to_dlpack()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    found = _DLTensor.from_address(pointer(capsule, b"dltensor"))
+    return int(found.data or 0), int(found.byte_offset)
 
 
 def check_argument(kernel: str, view: View, argument: Argument) -> None:
@@ -204,7 +239,7 @@ def at_call(kernel: str, error: ArgumentError) -> ArgumentError:
 
 def overlapping(a: Argument, b: Argument) -> bool:
     """Whether two contiguous arguments share a byte of one device's memory."""
-    if a.device != b.device or not a.bytes or not b.bytes:
+    if (a.device, a.memory) != (b.device, b.memory) or not a.bytes or not b.bytes:
         return False
     return a.address < b.address + b.bytes and b.address < a.address + a.bytes
 

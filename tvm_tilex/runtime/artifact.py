@@ -144,15 +144,23 @@ class Artifact:
                 )
         if self.empty:
             return
-        artifact = self
-        if self._overlaps(arguments):
-            artifact = self._in_place
-        elif self._misaligned(arguments):
-            artifact = self._unvectorized
+        artifact = self.variant(arguments)
         if self.simulated:
+            assert artifact.device is not None
             simulate(artifact.device, artifact.tile_ir, arguments)
             return
         artifact.function(*map(exported, arguments))
+
+    def variant(self, arguments: Sequence[Argument]) -> Artifact:
+        """Choose the artifact that a launch of these arguments runs.
+
+        This one, where arguments are distinct and their bases fit its vector accesses; the
+        reference map where an output is exactly an input; the same map with scalar accesses where
+        a base is not aligned.
+        """
+        if self._overlaps(arguments):
+            return self._in_place
+        return self._unvectorized if self._misaligned(arguments) else self
 
     @functools.cached_property
     def simulated(self) -> bool:
@@ -176,7 +184,9 @@ class Artifact:
         arguments = self._describe(arrays)
         for view, argument in zip(self.tile_ir.views, arguments, strict=True):
             check_argument(self.name, view, argument)
-        return simulate(self.device, self.tile_ir, arguments, seed=seed)
+        device = self.device if self.empty else self.variant(arguments).device
+        assert device is not None
+        return simulate(device, self.tile_ir, arguments, seed=seed)
 
     def export_library(self, path: str | Path) -> Path:
         """Write a shared library that TVM's runtime loads without this package or the compiler."""
@@ -218,9 +228,15 @@ class Artifact:
                 pair = f"{self.name}: arguments {written.name!r} and {other.name!r}"
                 if self.options.noalias:
                     raise ArgumentError(f"{pair} overlap, and noalias=True was promised")
+                # Memory (a buffer handle on Metal) is equal where they overlap.
                 same = arguments[i].address == arguments[j].address and written.shape == other.shape
                 if not same or written.dtype != other.dtype:
                     raise ArgumentError(f"{pair} overlap in part; rows run in parallel")
+                if self.proof is not None and self.proof.explicit:
+                    raise ArgumentError(
+                        f"{pair} are the same array; the SIMD-group map that was requested needs "
+                        "distinct ones"
+                    )
                 if not _runs_in_place(self.tile_ir, written.name, other.name):
                     raise ArgumentError(
                         f"{pair} are the same array, but a program reads what another writes"
