@@ -34,13 +34,24 @@ class Pack:
     bound: Any | None
     width: int
 
+    @property
+    def partial(self) -> bool:
+        """Whether a worker may own some of its V elements and not the others."""
+        return self.bound is not None and int(self.bound.value) % self.width != 0
+
     def each(self, statement: Any) -> Any:
-        """``statement`` for every owned element, each under the bound if there is one."""
-        if self.bound is not None:
+        """``statement`` for every owned element; in a partial pack each under the bound."""
+        if self.partial:
             statement = tirx.IfThenElse(self.element < self.bound, statement, None)
         if self.lane_element is None:
             return statement
         return serial(self.lane_element, self.width, statement)
+
+    def within(self, statement: Any) -> Any:
+        """``statement`` of a whole pack, under the one condition that the worker owns it."""
+        if self.bound is None or self.partial:
+            return statement
+        return tirx.IfThenElse(self.first < self.bound, statement, None)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Moves a worker's V consecutive elements as vectors where contiguity and alignment are proved.
 
-Before, for a full pack::
+Before, for a pack that a worker owns whole::
 
     for v in T.serial(V):
         out[row, first + v] = f(x[row, first + v])
@@ -47,7 +47,10 @@ class VectorAccess:
 
     def pack(self, pack: Pack, statement: Any) -> Any:
         """The pack's elements of a store ``statement``, as vectors where that is proved."""
-        if pack.lane_element is None or pack.bound is not None:
+        return pack.within(self._pack(pack, statement))
+
+    def _pack(self, pack: Pack, statement: Any) -> Any:
+        if pack.lane_element is None or pack.partial:
             return pack.each(statement)
         if not isinstance(statement, tirx.BufferStore):
             return pack.each(statement)
