@@ -1,7 +1,8 @@
 """Targets with the facts that code generation and planning need, never TVM's bare defaults.
 
-A bare Metal target says 16 lanes and 256 threads; here Metal has 32 lanes, 1024 threads and
-32 KiB of threadgroup memory unless the caller states otherwise.
+A bare Metal target says 16 lanes and 256 threads. Here a target that is given by name takes its
+facts from ``configs/targets`` (:mod:`.target_config`), and from the runtime where a device is
+present. A target that the caller describes is taken as it is described.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tvm_tilex.build.target_config import config_for_device, target_configs
 from tvm_tilex.errors import TargetError
 from tvm_tilex.tirx.compat import Target, tvm
 
-__all__ = ["host_target", "resolve_target", "system_has"]
+__all__ = ["KINDS", "host_target", "resolve_target", "system_has"]
+
+KINDS = ("llvm", "metal", "cuda")
 
 
 @functools.cache
@@ -28,47 +32,37 @@ def host_target() -> Any:
 
 
 def resolve_target(target: Any) -> Any:
-    """Return a TVM target from a kind (``"llvm"``, ``"metal"``, ``"cuda"``), dict or Target.
+    """Return a TVM target from a kind or family name, a description or a Target.
+
+    ``"metal"`` is the Apple GPU that is present, else the facts common to all of them;
+    ``"apple-m1"`` and the other families of ``configs/targets`` are described there.
 
     Raises
     ------
     TargetError
-        If the kind is not one of these three, or TVM rejects the description.
+        If the kind is not llvm, metal or cuda, or TVM rejects the description.
     """
-    if isinstance(target, str) and target in _DEFAULTS:
-        if target == "llvm":
-            return host_target()
-        return Target(_DEFAULTS[target], host=host_target())
+    if isinstance(target, str) and target == "llvm":
+        return host_target()
+    if isinstance(target, str) and target in target_configs():
+        return Target(_described(target), host=host_target())
     try:
         resolved = Target(target)
     except Exception as error:
         first = str(error).strip().splitlines()[-1]
         raise TargetError(f"target {target!r} is not understood: {first}") from None
-    if resolved.kind.name not in _DEFAULTS:
-        raise TargetError(f"target kind {resolved.kind.name!r}: use one of {', '.join(_DEFAULTS)}")
+    if resolved.kind.name not in KINDS:
+        raise TargetError(f"target kind {resolved.kind.name!r}: use one of {', '.join(KINDS)}")
     if resolved.kind.name != "llvm" and resolved.host is None:
         resolved = resolved.with_host(host_target())
     return resolved
 
 
-_DEFAULTS: dict[str, Any] = {
-    "llvm": {"kind": "llvm"},
-    "metal": {
-        "kind": "metal",
-        "thread_warp_size": 32,
-        "max_num_threads": 1024,
-        "max_threads_per_block": 1024,
-        "max_shared_memory_per_block": 32768,
-    },
-    "cuda": {
-        "kind": "cuda",
-        "arch": "sm_90",
-        "thread_warp_size": 32,
-        "max_num_threads": 1024,
-        "max_threads_per_block": 1024,
-        "max_shared_memory_per_block": 49152,
-    },
-}
+def _described(name: str) -> dict[str, Any]:
+    if name != "metal":  # a family, or CUDA: as stated, so that it cross-compiles
+        return target_configs()[name].description()
+    device = tvm.runtime.device(name, 0)
+    return config_for_device(name, device).description(device)
 
 
 def system_has(kind: str) -> bool:
