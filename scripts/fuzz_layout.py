@@ -17,16 +17,41 @@ from math import gcd, prod
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout import (
-    Axis, BitLinear, Compose, IndexExpr, IndexSet, LayoutMap, MixedRadix, Piecewise,
-    Product, Transform, Translate, alignment, analyze_finite, cardinality, contiguity, image, lt,
-    normalize, prove,
-)  # fmt: skip
+    Axis,
+    BitLinear,
+    Compose,
+    IndexExpr,
+    IndexSet,
+    LayoutMap,
+    MixedRadix,
+    Piecewise,
+    Product,
+    Transform,
+    Translate,
+    alignment,
+    analyze_finite,
+    cardinality,
+    contiguity,
+    image,
+    lt,
+    normalize,
+    prove,
+)
 from tvm_tilex.layout.expr import Expr, Op, as_expr, negate_predicate, operation
 from tvm_tilex.layout.finite import OracleFailure, _member, _points, oracle_value
 
 POINTS = 160
-CLASSES = ("affine", "quasi-affine", "bitwise", "wide", "radix", "bit-linear", "composite",
-           "piecewise", "restricted")  # fmt: skip
+CLASSES = (
+    "affine",
+    "quasi-affine",
+    "bitwise",
+    "wide",
+    "radix",
+    "bit-linear",
+    "composite",
+    "piecewise",
+    "restricted",
+)
 
 
 def random_domain(rng: random.Random, guarded: bool = False) -> IndexSet:
@@ -79,8 +104,24 @@ def random_expr(rng: random.Random, space: IndexSet, kind: str, depth: int) -> E
     if kind == "affine":
         op = rng.choice((Op.ADD, Op.SUB, Op.MUL))
     elif kind == "bitwise":
-        op = rng.choice((Op.XOR, Op.XOR, Op.AND, Op.SHL, Op.SHR, Op.ADD, Op.DIV, Op.MOD, Op.MUL,
-                         Op.LT, Op.EQ, Op.SUB, Op.LE, Op.NE))  # fmt: skip
+        op = rng.choice(
+            (
+                Op.XOR,
+                Op.XOR,
+                Op.AND,
+                Op.SHL,
+                Op.SHR,
+                Op.ADD,
+                Op.DIV,
+                Op.MOD,
+                Op.MUL,
+                Op.LT,
+                Op.EQ,
+                Op.SUB,
+                Op.LE,
+                Op.NE,
+            )
+        )
         small = rng.choice((1, 1, 2, 3, 4, 7, 8, 16))
     else:
         op = rng.choice(list(Op))
@@ -168,8 +209,10 @@ def random_map(rng: random.Random, kind: str) -> LayoutMap:
 
 def random_radix(rng: random.Random) -> LayoutMap:
     while True:
-        modes = [tuple(rng.choice((1, 2, 3, 4, 5)) for _ in range(rng.choice((1, 1, 2, 3))))
-                 for _ in range(rng.choice((1, 2, 3)))]  # fmt: skip
+        modes = [
+            tuple(rng.choice((1, 2, 3, 4, 5)) for _ in range(rng.choice((1, 1, 2, 3))))
+            for _ in range(rng.choice((1, 2, 3)))
+        ]
         if prod(n for mode in modes for n in mode) <= POINTS:
             break
     if rng.random() < 0.5:
@@ -186,8 +229,13 @@ def random_radix(rng: random.Random) -> LayoutMap:
     offset = rng.choice((0, 0, 5, -3, 2**63 - 1))
     built = MixedRadix(tuple(modes), tuple(strides), rng.choice((0, offset)))
     if rng.random() < 0.3:
-        return MixedRadix(tuple(modes), tuple(strides), built.offset, None,
-                          IndexSet.box(index=rng.randrange(1, 40)))  # fmt: skip
+        return MixedRadix(
+            tuple(modes),
+            tuple(strides),
+            built.offset,
+            None,
+            IndexSet.box(index=rng.randrange(1, 40)),
+        )
     return built
 
 
@@ -201,7 +249,9 @@ def random_bits(rng: random.Random) -> LayoutMap:
     outputs = rng.choice((1, 2))
     top = 1 << rng.choice((width, width, width - 1 if width > 1 else 1, 3))
     basis = tuple(
-        tuple(tuple(rng.randrange(top) for _ in range(outputs)) for _ in range((n - 1).bit_length()))
+        tuple(
+            tuple(rng.randrange(top) for _ in range(outputs)) for _ in range((n - 1).bit_length())
+        )
         for n in sizes
     )
     size = rng.choice((top, top, max(top - 1, 1), 2 * top))
@@ -224,8 +274,9 @@ def random_composite(rng: random.Random) -> LayoutMap:
         extent = inner.codomain.box_size or 0
         if 0 < extent < 5000:
             return Transform("xor_swizzle", rng.choice(((2, 0, 2), (1, 1, 2), (3, 0, 3))), inner)
-    target = IndexSet(tuple(Axis(f"m{k}", a.extent, a.lower)
-                            for k, a in enumerate(inner.codomain.axes)))  # fmt: skip
+    target = IndexSet(
+        tuple(Axis(f"m{k}", a.extent, a.lower) for k, a in enumerate(inner.codomain.axes))
+    )
     if (target.box_size or 0) > POINTS or not target.box_size:
         return inner
     values = (quasi_affine(rng, target),)
@@ -261,13 +312,15 @@ def check_witness(map: LayoutMap, name: str, witness) -> None:
         a, b = witness.points
         if a == b or values[0] is None or values[0] != values[1]:
             raise Contradiction(f"witness {witness} does not collide\n{map}")
-    if name == "bounds" and values and values[0] is not None and _member(
-        map.codomain, values[0], {}
+    if (
+        name == "bounds"
+        and values
+        and values[0] is not None
+        and _member(map.codomain, values[0], {})
     ):
         raise Contradiction(f"witness {witness} is in bounds\n{map}")
-    if name == "surjectivity" and witness.missing is not None:
-        if witness.missing in oracle_image(map):
-            raise Contradiction(f"{witness.missing} is reached\n{map}")
+    if witness.missing is not None and witness.missing in oracle_image(map):
+        raise Contradiction(f"{witness.missing} is reached\n{map}")
 
 
 def oracle_image(map: LayoutMap) -> set[tuple[int, ...]]:
@@ -384,16 +437,21 @@ def main() -> int:
     given = arguments.parse_args()
     start = time.perf_counter()
     tally = run(given.maps, given.seed, not given.no_queries)
-    print(f"{given.maps} maps, seed {given.seed}: no contradiction, "
-          f"{time.perf_counter() - start:.0f} s")
+    print(
+        f"{given.maps} maps, seed {given.seed}: no contradiction, "
+        f"{time.perf_counter() - start:.0f} s"
+    )
     for kind in CLASSES:
         counts = tally[kind]
         line = []
         for fact in ("totality", "bounds", "injectivity", "surjectivity"):
             total = sum(counts[f"{fact} {v}"] for v in ("PROVEN", "DISPROVEN", "UNKNOWN"))
             line.append(f"{fact} {counts[f'{fact} UNKNOWN'] / max(total, 1):6.1%}")
-        print(f"UNKNOWN at budget 0, {kind:12s}: " + ", ".join(line)
-              + f", refused {counts['refused']}")
+        print(
+            f"UNKNOWN at budget 0, {kind:12s}: "
+            + ", ".join(line)
+            + f", refused {counts['refused']}"
+        )
     return 0
 
 

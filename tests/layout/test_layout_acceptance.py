@@ -1,13 +1,30 @@
 """The reduction mapper's maps: coverage, inverse, private bound, packed tail, unflattening."""
 
+# ruff: noqa: B023 -- index_map runs its function at once, inside the iteration that defines it
+
 from math import gcd
 
 import pytest
 
 from tvm_tilex.layout import (
-    DISPROVEN, PROVEN, Identity, IndexSet, alignment, choose, compose, contiguity, equal_maps, flatten,
-    index_map, lt, parameter, prove, require_proven, unflatten, verify_inverse,
-)  # fmt: skip
+    DISPROVEN,
+    PROVEN,
+    Identity,
+    IndexSet,
+    alignment,
+    choose,
+    compose,
+    contiguity,
+    equal_maps,
+    flatten,
+    index_map,
+    lt,
+    parameter,
+    prove,
+    require_proven,
+    unflatten,
+    verify_inverse,
+)
 
 LANES = (1, 2, 4, 8)
 WIDTHS = (1, 31, 257, 4095, 50257)
@@ -59,7 +76,9 @@ def test_private_bound_is_proved_and_tight(s):
             assert used.totality.proven and used.bounds.proven, (s, v, n, used)
             assert equal_maps(compose(slot, user), Identity(slots), budget=0).proven
             if bound > 1:
-                short = index_map(domain, IndexSet.box(slot=bound - 1), lambda c, w_, v_: c * v + v_)
+                short = index_map(
+                    domain, IndexSet.box(slot=bound - 1), lambda c, w_, v_: c * v + v_
+                )
                 assert prove(short, budget=0).bounds.kind is not PROVEN
 
 
@@ -84,7 +103,9 @@ def test_full_packs_are_whole_vectors_although_the_tail_is_ragged():
     f = index_map(full, IndexSet.box(e=n), lambda chunk, w_, v_: (w * chunk + w_) * v + v_)
     assert contiguity(f, "v", budget=0).value == 8
     starts = index_map(
-        IndexSet.box(chunk=8, w=w), IndexSet.box(e=8 * w * v), lambda chunk, w_: (w * chunk + w_) * v
+        IndexSet.box(chunk=8, w=w),
+        IndexSet.box(e=8 * w * v),
+        lambda chunk, w_: (w * chunk + w_) * v,
     )
     assert alignment(starts, budget=0).value == 8
 
@@ -93,9 +114,7 @@ def test_full_packs_are_whole_vectors_although_the_tail_is_ragged():
 def test_packed_tail_clamps_loads_and_guards_stores(p, q):
     groups = -(-p // q)
     domain, rows = IndexSet.box(block=groups, q=q), IndexSet.box(p=p)
-    load = index_map(
-        domain, rows, lambda b, i: choose(lt(b * q + i, p), b * q + i, p - 1)
-    )
+    load = index_map(domain, rows, lambda b, i: choose(lt(b * q + i, p), b * q + i, p - 1))
     proof = prove(load, budget=0)
     assert proof.totality.proven and proof.bounds.proven and proof.surjectivity.proven
     # The clamp is many-to-one exactly where the last group is partial.

@@ -5,9 +5,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tvm_tilex.layout import (
-    Compose, Identity, IndexExpr, IndexSet, MixedRadix, Product, analyze_finite, equal_maps, normalize,
+    Compose,
+    Identity,
+    IndexExpr,
+    IndexSet,
+    MixedRadix,
+    Product,
+    analyze_finite,
+    equal_maps,
+    normalize,
     prove,
-)  # fmt: skip
+)
 from tvm_tilex.layout.finite import oracle_value
 
 LAWS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,9 +74,7 @@ def test_identity_is_neutral(chain):
 def test_composition_is_associative_and_pointwise(chain):
     for f, g, h in (chain, [normalize(m) for m in chain]):
         left, right = Compose(h, Compose(g, f)), Compose(Compose(h, g), f)
-        expected = {
-            p: oracle_value(h, oracle_value(g, v, {}), {}) for p, v in table(f).items()
-        }
+        expected = {p: oracle_value(h, oracle_value(g, v, {}), {}) for p, v in table(f).items()}
         for side in (*forms(left), *forms(right)):
             assert table(side) == expected
             assert {p: _tuple(side(*p)) for p in expected} == expected

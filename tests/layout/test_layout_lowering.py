@@ -6,9 +6,24 @@ import tvm
 
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.layout import (
-    Axis, BitLinear, Compose, FiniteTable, IndexExpr, IndexSet, RegisteredTransform, Transform, choose,
-    compose, index_map, lt, parameter, parse_map, prove, register_transform, unflatten,
-)  # fmt: skip
+    Axis,
+    BitLinear,
+    Compose,
+    FiniteTable,
+    IndexExpr,
+    IndexSet,
+    RegisteredTransform,
+    Transform,
+    choose,
+    compose,
+    index_map,
+    lt,
+    parameter,
+    parse_map,
+    prove,
+    register_transform,
+    unflatten,
+)
 from tvm_tilex.tirx.layout_bridge import lower_function, lower_values, to_tile_layout
 
 B = IndexSet.box
@@ -54,12 +69,14 @@ MAPS = {
     "finite table": FiniteTable(B(a=5, b=3), B(v=99), tuple((k * k * 7 % 97,) for k in range(15))),
     "composition": compose(unflatten(B(a=3, b=4, c=5)), parse_map("(6,10):(10,1)")),
     "table in a composition": Compose(
-        FiniteTable(B(a=4), B(v=9), ((8,), (0,), (3,), (1,))), parse_map("(2,2):(2,1)")),
+        FiniteTable(B(a=4), B(v=9), ((8,), (0,), (3,), (1,))), parse_map("(2,2):(2,1)")
+    ),
     "lazy pieces": index_map(B(i=20), B(o=13), lambda i: choose(lt(0, i), 12 // i, 0)),
     "nested pieces": index_map(
-        B(i=20), B(o=20), lambda i: choose(lt(i, 9), i, choose(lt(i, 15), 19 - i, i // 2))),
+        B(i=20), B(o=20), lambda i: choose(lt(i, 9), i, choose(lt(i, 15), 19 - i, i // 2))
+    ),
     "symbolic": IndexExpr(B(i=N), B(x=N), (N - 1 - B(i=N).coordinates[0],)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MAPS)

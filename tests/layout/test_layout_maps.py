@@ -7,11 +7,36 @@ import pytest
 
 from tvm_tilex.errors import LayoutError, ParseError
 from tvm_tilex.layout import (
-    ArithmeticRangeError, Axis, BitLinear, CodomainError, Compose, DomainError, ExprVisitor, FiniteTable,
-    Identity, IndexExpr, IndexSet, MixedRadix, Permute, Piecewise, Product, Project, Recast, Transform,
-    Translate, analyze_finite, compose, coordinate, equal_maps, index_map, lt, parameter, parse_map,
-    prove, restrict,
-)  # fmt: skip
+    ArithmeticRangeError,
+    Axis,
+    BitLinear,
+    CodomainError,
+    Compose,
+    DomainError,
+    ExprVisitor,
+    FiniteTable,
+    Identity,
+    IndexExpr,
+    IndexSet,
+    MixedRadix,
+    Permute,
+    Piecewise,
+    Product,
+    Project,
+    Recast,
+    Transform,
+    Translate,
+    analyze_finite,
+    compose,
+    coordinate,
+    equal_maps,
+    index_map,
+    lt,
+    parameter,
+    parse_map,
+    prove,
+    restrict,
+)
 from tvm_tilex.layout.expr import substitute
 
 B = IndexSet.box
@@ -23,20 +48,32 @@ def samples():
     swizzled = Transform("xor_swizzle", (3, 0, 3), parse_map("(8,8):(8,1)"))
     ragged = B(i=9, j=4).where(lambda i, j: lt(i + j, 9))
     return [
-        Identity(ragged), Project(B(i=2, j=3), ("j",)), Permute(ragged, ("j", "i")),
-        parse_map("(4,(2,2)):(2,(1,8))"), parse_map("4:-1"), parse_map("4:-1 + 3"),
-        parse_map("(8,4,2):(4@lane+1@m,1@lane,1@m) + 3@lane"), parse_map("(8,):(2,)"),
+        Identity(ragged),
+        Project(B(i=2, j=3), ("j",)),
+        Permute(ragged, ("j", "i")),
+        parse_map("(4,(2,2)):(2,(1,8))"),
+        parse_map("4:-1"),
+        parse_map("4:-1 + 3"),
+        parse_map("(8,4,2):(4@lane+1@m,1@lane,1@m) + 3@lane"),
+        parse_map("(8,):(2,)"),
         BitLinear(B(x=5, y=2), B(u=8, v=4), (((1, 0), (2, 1), (4, 2)), ((0, 3),)), (3, 1)),
-        Translate((-2,), parse_map("8:1")), Translate((2,), parse_map("8:1"), B(index=10)),
+        Translate((-2,), parse_map("8:1")),
+        Translate((2,), parse_map("8:1"), B(index=10)),
         Compose(parse_map("8:2"), parse_map("(2,4):(4,1)")),
         Product((parse_map("4:1"), parse_map("4:2"))),
-        Recast(4, parse_map("(3,8):(8,1)")), Recast(Fraction(1, 4), parse_map("(3,8):(8,1)")),
-        swizzled, FiniteTable(B(a=2, b=2), B(v=9), ((3,), (8,), (0,), (1,))),
+        Recast(4, parse_map("(3,8):(8,1)")),
+        Recast(Fraction(1, 4), parse_map("(3,8):(8,1)")),
+        swizzled,
+        FiniteTable(B(a=2, b=2), B(v=9), ((3,), (8,), (0,), (1,))),
         Piecewise(((lt(i, 3),), (lt(2, i),)), (parse_map_on("8:1"), parse_map_on("8:1"))),
         IndexExpr(B(i=N), B(x=N), (N - 1 - i,)),
-        IndexExpr(B(i=8), IndexSet((Axis("x", 64, -9),)), ((i * 3 - (i - 1) % 5) ^ (i & 3) << 2 ^ (i >> 1) // 3,)),
+        IndexExpr(
+            B(i=8),
+            IndexSet((Axis("x", 64, -9),)),
+            ((i * 3 - (i - 1) % 5) ^ (i & 3) << 2 ^ (i >> 1) // 3,),
+        ),
         IndexExpr(B(i=8), B(x=2), (lt(i, 3) & (5 - (i - (2 - i))),)),
-    ]  # fmt: skip
+    ]
 
 
 def parse_map_on(text):
@@ -75,10 +112,25 @@ def test_structurally_equal_and_frozen():
         a.offset = 3
 
 
-MALFORMED = ["", "8", "8:", "(4,2):(1)", "(4,2):(1,2", "8:1 extra", "(4,(2,2)):(2,1)", "x:1",
-             "identity({i: 4, i: 5})", "recast(3, i1, (2,8):(8,1))", "8:1 + 1@m", "-4:1",
-             "recast(1/0, i0, 8:1)", "index_expr({i: 4} -> {x: 4}, [j])", "transform(nope(1), 8:1)",
-             "compose(4:1, 8:1)", "index_expr({i: 4} -> {x: 4}, [i, i])"]  # fmt: skip
+MALFORMED = [
+    "",
+    "8",
+    "8:",
+    "(4,2):(1)",
+    "(4,2):(1,2",
+    "8:1 extra",
+    "(4,(2,2)):(2,1)",
+    "x:1",
+    "identity({i: 4, i: 5})",
+    "recast(3, i1, (2,8):(8,1))",
+    "8:1 + 1@m",
+    "-4:1",
+    "recast(1/0, i0, 8:1)",
+    "index_expr({i: 4} -> {x: 4}, [j])",
+    "transform(nope(1), 8:1)",
+    "compose(4:1, 8:1)",
+    "index_expr({i: 4} -> {x: 4}, [i, i])",
+]
 
 
 @pytest.mark.parametrize("text", MALFORMED)
@@ -90,7 +142,10 @@ def test_malformed_text_is_one_clear_error(text):
 def both(map, *point):
     """Return the errors of the scalar and of the array form."""
     found = []
-    for run in (lambda: map.apply(*point), lambda: map.apply_array(*(np.array([0, p]) for p in point))):
+    for run in (
+        lambda: map.apply(*point),
+        lambda: map.apply_array(*(np.array([0, p]) for p in point)),
+    ):
         with pytest.raises(LayoutError) as caught:
             run()
         found.append(caught.value)
@@ -99,8 +154,11 @@ def both(map, *point):
 
 def test_outside_domain_or_codomain_names_the_axis_in_both_forms():
     map = IndexExpr(B(row=4, col=8), B(a=30), (coordinate("row") * 8 + coordinate("col"),))
-    for point, kind, name in [((4, 0), DomainError, "'row'"), ((0, -1), DomainError, "'col'"),
-                              ((3, 7), CodomainError, "'a'")]:  # fmt: skip
+    for point, kind, name in [
+        ((4, 0), DomainError, "'row'"),
+        ((0, -1), DomainError, "'col'"),
+        ((3, 7), CodomainError, "'a'"),
+    ]:
         for error in both(map, *point):
             assert type(error) is kind and name in str(error)
         assert str(both(map, *point)[0]) == str(both(map, *point)[1])
@@ -122,7 +180,11 @@ def test_outside_domain_or_codomain_names_the_axis_in_both_forms():
 
 def test_overflow_and_division_raise_in_both_forms():
     wide = IndexSet((Axis("x", 2**63 - 1, -(2**62)),))
-    for function in (lambda i: i * 2**62 - i * 2**62, lambda i: 8 // (i - 3), lambda i: 1 << (i * 22)):
+    for function in (
+        lambda i: i * 2**62 - i * 2**62,
+        lambda i: 8 // (i - 3),
+        lambda i: 1 << (i * 22),
+    ):
         map = index_map(B(i=4), wide, function, normal=False)
         for error in both(map, 3):
             assert type(error) is ArithmeticRangeError
@@ -158,7 +220,9 @@ def test_composition_is_closed_where_nothing_is_flat():
     # (4,6,8):(2,3,5) o 6:3 is 0, 6, 7, 8, 9, 15: no shape:stride.
     composed = compose(parse_map("(4,6,8):(2,3,5)"), parse_map("6:3"))
     assert isinstance(composed, Compose)
-    assert [composed(k) for k in range(6)] == [2 * (x % 4) + 3 * (x // 4 % 6) for x in range(0, 18, 3)]
+    assert [composed(k) for k in range(6)] == [
+        2 * (x % 4) + 3 * (x // 4 % 6) for x in range(0, 18, 3)
+    ]
     assert analyze_finite(composed).totality.proven
     # A wider codomain is fine where the values are proved to fit.
     masked = index_map(B(i=100), B(x=100), lambda i: i % 4)
@@ -169,7 +233,9 @@ def test_product_is_pairwise_and_renames_clashing_axes():
     f, g = parse_map("4:2"), parse_map("(2,3):(3,1)")
     pair = Product((f, g))
     assert pair.domain.names == ("i0_0", "i0_1", "i1")
-    assert all(pair(x, y, z) == (f(x), g(y, z)) for x in range(4) for y in range(2) for z in range(3))
+    assert all(
+        pair(x, y, z) == (f(x), g(y, z)) for x in range(4) for y in range(2) for z in range(3)
+    )
 
 
 def test_recast_follows_its_unit_rule():

@@ -3,6 +3,7 @@
 from tvm_tilex.layout.algebra import compose, flatten, product, restrict, unflatten
 from tvm_tilex.layout.base import Check, LayoutMap, Piece
 from tvm_tilex.layout.composite import Compose, Piecewise, Product, Transform, Translate
+from tvm_tilex.layout.contiguity import contiguity
 from tvm_tilex.layout.emission import BIJECTION, ProvenMap, require_proven
 from tvm_tilex.layout.errors import (
     ArithmeticRangeError,
@@ -47,7 +48,6 @@ from tvm_tilex.layout.queries import (
     Image,
     alignment,
     cardinality,
-    contiguity,
     equal_maps,
     image,
     verify_inverse,

@@ -24,9 +24,9 @@ PRIME = 2**31 - 1
 _BITSET_LIMIT = 1 << 22
 
 
-def _widths(context: Context, system: DigitSystem, rows: list[dict[Variable, int]]) -> dict[
-    Variable, int
-]:
+def _widths(
+    context: Context, system: DigitSystem, rows: list[dict[Variable, int]]
+) -> dict[Variable, int]:
     widths: dict[Variable, int] = {}
     for row in rows:
         for variable in row:
@@ -76,20 +76,19 @@ def _dominate(rows: list[dict[Variable, int]], widths: dict[Variable, int]) -> N
 def full_column_rank(rows: list[list[int]], columns: int) -> bool:
     """Whether the integer matrix has full column rank modulo ``2**31 - 1`` (sufficient over Q)."""
     work = [[value % PRIME for value in row] for row in rows]
-    rank = 0
+    # Full column rank needs a pivot in every column, so the pivot row is the column's number.
     for column in range(columns):
-        pivot = next((r for r in range(rank, len(work)) if work[r][column]), None)
+        pivot = next((r for r in range(column, len(work)) if work[r][column]), None)
         if pivot is None:
             return False
-        work[rank], work[pivot] = work[pivot], work[rank]
-        inverse = pow(work[rank][column], PRIME - 2, PRIME)
-        head = work[rank]
-        for row in work[rank + 1 :]:
+        work[column], work[pivot] = work[pivot], work[column]
+        inverse = pow(work[column][column], PRIME - 2, PRIME)
+        head = work[column]
+        for row in work[column + 1 :]:
             factor = row[column] * inverse % PRIME
             if factor:
                 for k in range(column, columns):
                     row[k] = (row[k] - factor * head[k]) % PRIME
-        rank += 1
     return True
 
 
@@ -114,7 +113,7 @@ def prove_injective(context: Context, forms: tuple[Form, ...]) -> str | None:
 
 
 class AffineImage:
-    """The exact image of an affine map on a box: its size, and per output its least and greatest."""
+    """The exact image of an affine map on a box: size, and per output least and greatest."""
 
     __slots__ = ("gcds", "intervals", "size")
 

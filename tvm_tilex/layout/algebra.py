@@ -17,9 +17,7 @@ from tvm_tilex.layout.radix import MixedRadix
 __all__ = ["compose", "flatten", "product", "restrict", "unflatten"]
 
 
-def compose(
-    outer: LayoutMap, inner: LayoutMap, *, unbounded_last_mode: bool = False
-) -> LayoutMap:
+def compose(outer: LayoutMap, inner: LayoutMap, *, unbounded_last_mode: bool = False) -> LayoutMap:
     """Return ``outer o inner``.
 
     Where ``inner`` has one codomain axis and ``outer`` several modes, the value is a linear

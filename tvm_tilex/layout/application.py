@@ -110,7 +110,10 @@ def _require(inside: Any, values: IntArray, what: str, error: type[LayoutError])
 
 
 def _check_axes(
-    kind: str, space: IndexSet, arrays: list[IntArray], params: Mapping[str, int],
+    kind: str,
+    space: IndexSet,
+    arrays: list[IntArray],
+    params: Mapping[str, int],
     error: type[LayoutError],
 ) -> None:
     for axis, values in zip(space.axes, arrays, strict=True):
@@ -152,8 +155,12 @@ def apply_arrays(
 
 
 def _require_guard(
-    kind: str, guard: Expr, values: dict[str, IntArray], constants: dict[str, IntArray],
-    size: int, error: type[LayoutError],
+    kind: str,
+    guard: Expr,
+    values: dict[str, IntArray],
+    constants: dict[str, IntArray],
+    size: int,
+    error: type[LayoutError],
 ) -> None:
     held = np.broadcast_to(ArrayEvaluation({**constants, **values}).visit(guard), (size,))
     if not np.all(held != 0):
@@ -163,8 +170,12 @@ def _require_guard(
 
 
 def _piecewise(
-    pieces: tuple[Piece, ...], flat: dict[str, IntArray], constants: dict[str, IntArray],
-    size: int, params: Mapping[str, int], rank: int,
+    pieces: tuple[Piece, ...],
+    flat: dict[str, IntArray],
+    constants: dict[str, IntArray],
+    size: int,
+    params: Mapping[str, int],
+    rank: int,
 ) -> list[IntArray]:
     results = [np.zeros(size, dtype=np.int64) for _ in range(rank)]
     pending = np.arange(size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.expr import Coordinate, Expr, Parameter, leaves
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "LayoutMap", "Piece"]
 
-Value = Union[int, tuple[int, ...]]
+Value = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)

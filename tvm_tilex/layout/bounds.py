@@ -10,6 +10,7 @@ from tvm_tilex.layout.expr import (
     Constant,
     Coordinate,
     Expr,
+    Operation,
     constant,
     le,
     lt,
@@ -47,9 +48,7 @@ def within(context: Context, value: Expr, axis: Axis, depth: int = _SPLIT_DEPTH)
             form = excess
     except Unsafe:
         return False
-    return depth > 0 and _by_cases(
-        context, form, lambda case: within(case, value, axis, depth - 1)
-    )
+    return depth > 0 and _by_cases(context, form, lambda case: within(case, value, axis, depth - 1))
 
 
 def holds(context: Context, guard: Expr, depth: int = _SPLIT_DEPTH) -> bool:
@@ -59,7 +58,7 @@ def holds(context: Context, guard: Expr, depth: int = _SPLIT_DEPTH) -> bool:
         return held
     try:
         form = context.form(guard)
-        if len(form.terms) == 1 and hasattr(guard, "left"):
+        if len(form.terms) == 1 and isinstance(guard, Operation):
             form = context.form(guard.left).add(context.form(guard.right), -1)
     except Unsafe:
         return False
@@ -153,7 +152,9 @@ def bounds_reason(
     return how
 
 
-def covers(context: Context, pieces: tuple[tuple[Expr, ...], ...], depth: int = _COVER_DEPTH) -> bool:
+def covers(
+    context: Context, pieces: tuple[tuple[Expr, ...], ...], depth: int = _COVER_DEPTH
+) -> bool:
     """Whether every point of the context satisfies all guards of some piece."""
     from tvm_tilex.layout.expr import negate_predicate
 
@@ -175,5 +176,3 @@ def covers(context: Context, pieces: tuple[tuple[Expr, ...], ...], depth: int = 
         else:
             return True
     return False
-
-

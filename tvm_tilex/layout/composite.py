@@ -262,7 +262,7 @@ class Piecewise(LayoutMap):
 
     guards: tuple[tuple[Expr, ...], ...]
     branches: tuple[LayoutMap, ...]
-    domain: IndexSet = None  # type: ignore[misc,assignment]
+    domain: IndexSet = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         from tvm_tilex.layout.typing_rules import require_disjoint
@@ -294,5 +294,3 @@ class Piecewise(LayoutMap):
             for guards, branch in zip(self.guards, self.branches, strict=True)
             for p in branch.pieces
         )
-
-

@@ -177,7 +177,9 @@ class Context:
             return self._compare(op, left, right) if op in _COMPARISONS else None
         value = right.const
         if op is Op.DIV:
-            return self.quotient(left, value) if value > 0 else self.quotient(left.scaled(-1), -value)
+            return (
+                self.quotient(left, value) if value > 0 else self.quotient(left.scaled(-1), -value)
+            )
         if op is Op.MOD:
             whole = (
                 self.quotient(left, value) if value > 0 else self.quotient(left.scaled(-1), -value)
@@ -187,7 +189,7 @@ class Context:
             return self.quotient(left, 1 << value)
         if op is Op.SHL:
             low, high = self.intervals.interval(node.left)
-            if -(2**63) <= low << value and high << value < 2**63:
+            if low << value >= -(2**63) and high << value < 2**63:
                 return left.scaled(1 << value)
         if op is Op.AND and value >= 0 and value & (value + 1) == 0:
             return left.add(self.quotient(left, value + 1), -(value + 1))
@@ -228,10 +230,10 @@ class Context:
                 inner = atom.form.shifted(form.const * atom.divisor)
                 return self.quotient(inner, atom.divisor * divisor)
         key = (form.key, divisor)
-        atom = self._quotients.get(key)
-        if atom is None:
-            atom = self._quotients[key] = Quotient(form, divisor)
-        return Form(0, {atom: 1})
+        interned = self._quotients.get(key)
+        if interned is None:
+            interned = self._quotients[key] = Quotient(form, divisor)
+        return Form(0, {interned: 1})
 
     # -- ranges ----------------------------------------------------------------------------
 
@@ -308,11 +310,12 @@ class Context:
         if isinstance(guard, Operation) and guard.op in _COMPARISONS:
             difference = self.form(guard.left).add(self.form(guard.right), -1)
             return self._decide(guard.op, difference)
-        if isinstance(guard, Operation) and guard.op is Op.AND:
-            if self._boolean(guard.left) and self._boolean(guard.right):
-                sides = (self.decide(guard.left), self.decide(guard.right))
-                return False if False in sides else (None if None in sides else True)
-        return None
+        if not isinstance(guard, Operation) or guard.op is not Op.AND:
+            return None
+        if not (self._boolean(guard.left) and self._boolean(guard.right)):
+            return None
+        sides = (self.decide(guard.left), self.decide(guard.right))
+        return False if False in sides else (None if None in sides else True)
 
     def _decide(self, op: Op, difference: Form) -> bool | None:
         low, high = self.form_interval(difference)

@@ -18,7 +18,7 @@ _KEY = object()
 
 @dataclass(frozen=True)
 class ProvenMap:
-    """A map together with the facts that are proved of it; only :func:`require_proven` makes one."""
+    """A map with the facts that are proved of it; only :func:`require_proven` makes one."""
 
     map: LayoutMap
     proof: LayoutProof
@@ -60,16 +60,13 @@ def require_proven(
         verdict = proof.fact(fact)
         if verdict.proven:
             continue
-        where = f", e.g. at {verdict.witness.points}" if _has_points(verdict) else ""
+        points = verdict.witness.points if verdict.witness is not None else ()
+        where = f", e.g. at {points}" if points else ""
         raise ProofError(
             f"{fact.value} is {verdict.kind.value}: {verdict.reason}{where}"
             f" ({_next_step(verdict, budget)})\n  map: {_short(map)}"
         )
     return ProvenMap(map, proof, wanted, _KEY)
-
-
-def _has_points(verdict: Verdict) -> bool:
-    return verdict.witness is not None and len(verdict.witness.points) > 0
 
 
 def _short(map: LayoutMap) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, Union, cast
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from tvm_tilex.errors import LayoutError
@@ -202,7 +202,7 @@ class Expr:
         return expr_text(self)
 
 
-ExprLike = Union[Expr, int]
+ExprLike = Expr | int
 
 
 class Evaluator(Protocol):
@@ -313,8 +313,8 @@ def as_expr(value: ExprLike) -> Expr:
         return value
     if isinstance(value, bool):
         return constant(int(value))
-    index = getattr(type(value), "__index__", None)
-    if index is None or getattr(value, "ndim", 0):
+    rank: Any = getattr(value, "ndim", 0)
+    if not hasattr(type(value), "__index__") or rank:
         kind = type(value).__name__
         _refuse(f"'{kind}' is not an integer index expression (a load or an effect is not either)")
     return constant(value.__index__())

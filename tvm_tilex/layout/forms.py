@@ -8,7 +8,7 @@ one form L by divisors ``c1 | c2 | ...`` become ``L = r0 + c1 * (r1 + ...)`` wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Union
+from typing import Any
 
 from tvm_tilex.layout.expr import Coordinate, Expr
 from tvm_tilex.layout.interval import Interval
@@ -35,8 +35,8 @@ class Digit:
         self.interval = interval
 
 
-Atom = Union[Expr, Quotient]
-Variable = Union[Expr, Quotient, Digit]
+Atom = Expr | Quotient
+Variable = Expr | Quotient | Digit
 Row = dict[Variable, int]
 
 
@@ -161,7 +161,11 @@ class DigitSystem:
         """Express a coordinate through the digits where possible, else keep a definition."""
         if len(form.terms) == 1:
             ((atom, coefficient),) = form.terms.items()
-            if coefficient in (1, -1) and isinstance(atom, Coordinate) and atom not in self._replaced:
+            if (
+                coefficient in (1, -1)
+                and isinstance(atom, Coordinate)
+                and atom not in self._replaced
+            ):
                 scaled = {d: w * coefficient for d, w in digits.items()}
                 self._replaced[atom] = (-form.const * coefficient, scaled)
                 self.coordinate_digits[atom] = tuple(digits)

@@ -130,9 +130,9 @@ def _mod(node: Operation, a: Interval, b: Interval) -> Interval:
     if a[0] == INT64_MIN and b[0] <= -1 <= b[1]:
         raise Unsafe(f"'{_short(node)}' may divide the least integer by -1")
     if b[0] == b[1] and a[0] // b[0] == a[1] // b[0]:
-        return (a[0] % b[0], a[1] % b[0]) if b[0] > 0 else (a[0] % b[0], a[1] % b[0])
+        return (a[0] % b[0], a[1] % b[0])
     if b[0] > 0:
-        if 0 <= a[0] and a[1] < b[0]:
+        if a[0] >= 0 and a[1] < b[0]:
             return a
         return (0, min(b[1] - 1, a[1]) if a[0] >= 0 else b[1] - 1)
     return (b[0] + 1, 0)

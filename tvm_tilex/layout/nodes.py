@@ -16,7 +16,7 @@ __all__ = ["BitLinear", "FiniteTable", "Identity", "IndexExpr", "Permute", "Proj
 class Identity(LayoutMap):
     """The identity of ``domain``."""
 
-    domain: IndexSet  # type: ignore[misc]
+    domain: IndexSet
 
     @property
     def codomain(self) -> IndexSet:
@@ -40,7 +40,7 @@ def _select(domain: IndexSet, axes: tuple[str, ...], what: str) -> None:
 class Project(LayoutMap):
     """Keep the named axes, in the given order. Guards of the domain are not kept."""
 
-    domain: IndexSet  # type: ignore[misc]
+    domain: IndexSet
     axes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Project(LayoutMap):
 class Permute(LayoutMap):
     """Reorder all axes; guards are kept, since axes keep their names."""
 
-    domain: IndexSet  # type: ignore[misc]
+    domain: IndexSet
     axes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -87,8 +87,8 @@ class Permute(LayoutMap):
 class IndexExpr(LayoutMap):
     """One pure integer expression per codomain axis."""
 
-    domain: IndexSet  # type: ignore[misc]
-    codomain: IndexSet  # type: ignore[misc]
+    domain: IndexSet
+    codomain: IndexSet
     values: tuple[ExprLike, ...]
 
     def __post_init__(self) -> None:
@@ -110,8 +110,8 @@ class FiniteTable(LayoutMap):
     The completeness escape hatch: legal, expensive, never produced by a normalizer.
     """
 
-    domain: IndexSet  # type: ignore[misc]
-    codomain: IndexSet  # type: ignore[misc]
+    domain: IndexSet
+    codomain: IndexSet
     values: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
@@ -146,8 +146,8 @@ class BitLinear(LayoutMap):
     extent of at most ``2**len(basis[a])``; a ragged prefix is allowed.
     """
 
-    domain: IndexSet  # type: ignore[misc]
-    codomain: IndexSet  # type: ignore[misc]
+    domain: IndexSet
+    codomain: IndexSet
     basis: tuple[tuple[tuple[int, ...], ...], ...]
     translation: tuple[int, ...] = ()
 

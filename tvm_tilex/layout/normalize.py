@@ -221,5 +221,3 @@ def _bit_linear(map: LayoutMap, matrix: BitMatrix) -> LayoutMap | None:
 def map_rows(basis: list[list[tuple[int, ...]]]) -> list[tuple[tuple[int, ...], ...]]:
     """Return the nested basis as tuples."""
     return [tuple(vectors) for vectors in basis]
-
-

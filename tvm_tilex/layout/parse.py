@@ -148,7 +148,8 @@ def _map(node: Any) -> LayoutMap:
         return _radix(parts[0], None, None)
     if kind == "radix":
         return _radix(node, None, None)
-    return _BUILDERS[kind](parts)
+    built: LayoutMap = _BUILDERS[kind](parts)
+    return built
 
 
 def _rows(node: Any) -> tuple[tuple[int, ...], ...]:

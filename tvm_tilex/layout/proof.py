@@ -264,9 +264,11 @@ class Prover:
             return unknown("totality and bounds are not both proved")
         if target is not None and source is not None:
             if injectivity.proven and source == target:
-                return proven(f"restriction and counting: injective, {source} points each" if
-                              self.map.domain.guards else
-                              f"counting: injective, {source} points on both sides")
+                return proven(
+                    f"restriction and counting: injective, {source} points each"
+                    if self.map.domain.guards
+                    else f"counting: injective, {source} points on both sides"
+                )
             if injectivity.disproven and source == target:
                 return self._not_onto(f"{source} points with a collision cannot reach {target}")
         if target is not None:
@@ -337,7 +339,7 @@ class Prover:
         return sides[0] == sides[1]
 
     def _restriction(self) -> bool:
-        """f bijective onto [0, M), M >= N: its restriction to f < N is bijective onto [0, N)."""
+        """F bijective onto [0, M), M >= N: its restriction to f < N is bijective onto [0, N)."""
         domain, codomain = self.map.domain, self.map.codomain
         if len(self.pieces) != 1 or len(domain.guards) != 1 or codomain.rank != 1:
             return False

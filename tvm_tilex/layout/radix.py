@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Union
+from typing import Any
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
@@ -18,8 +18,8 @@ from tvm_tilex.layout.index_set import Axis, IndexSet
 
 __all__ = ["MixedRadix", "Nest", "StrideLeaf"]
 
-StrideLeaf = Union[int, tuple[tuple[str, int], ...]]
-Nest = Union[int, tuple[Any, ...]]
+StrideLeaf = int | tuple[tuple[str, int], ...]
+Nest = int | tuple[Any, ...]
 
 
 def _is_vector(stride: Any) -> bool:
@@ -75,8 +75,8 @@ class MixedRadix(LayoutMap):
     shape: Nest
     stride: Any
     offset: StrideLeaf = 0
-    domain: IndexSet = None  # type: ignore[misc,assignment]
-    codomain: IndexSet = None  # type: ignore[misc,assignment]
+    domain: IndexSet = None  # type: ignore[assignment]
+    codomain: IndexSet = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         modes, steps = _as_tuple(self.shape), self.stride

@@ -2,12 +2,14 @@
 
 The unit rule. A map with one zero-based codomain axis gives positions counted in elements.
 
-* ``Recast(r, f, axis)`` with an integer ``r > 1`` counts in units of ``r`` elements. It is defined
-  where ``r`` divides the extent of ``axis`` and every aligned block of ``r`` coordinates along
-  ``axis`` fills one whole unit: f is ``r * k, r * k + 1, ...`` there. That is proved (contiguity) or
-  the recast is refused. ``g(.., x, ..) = f(.., r * x, ..) // r``; extent and codomain shrink by r.
-* ``Recast(1/r, f, axis)`` counts in parts, ``r`` per element: ``g(.., x, ..) = r * f(.., x // r, ..)
-  + x % r``; extent and codomain grow by ``r``. It is always defined.
+* ``Recast(r, f, axis)`` with an integer ``r > 1`` counts in units of ``r`` elements. It is
+  defined where ``r`` divides the extent of ``axis`` and every aligned block of ``r`` coordinates
+  along ``axis`` fills one whole unit: f is ``r * k, r * k + 1, ...`` there. That is proved
+  (contiguity) or the recast is refused. ``g(.., x, ..) = f(.., r * x, ..) // r``; extent and
+  codomain shrink by r.
+* ``Recast(1/r, f, axis)`` counts in parts, ``r`` per element:
+  ``g(.., x, ..) = r * f(.., x // r, ..) + x % r``; extent and codomain grow by ``r``. It is
+  always defined.
 
 ``Recast(r, Recast(1/r, f)) = f`` always; ``Recast(1/r, Recast(r, f)) = f`` where the first exists.
 """
@@ -58,7 +60,7 @@ class Recast(LayoutMap):
         return (self.factor.numerator, self.factor.denominator)
 
     def _require_units(self, extent: int) -> None:
-        from tvm_tilex.layout.queries import contiguity
+        from tvm_tilex.layout.contiguity import contiguity
 
         r = self.unit[0]
         if extent % r or (self.map.codomain.box_size or 0) % r:

@@ -50,9 +50,7 @@ class _Printer(ExprVisitor[tuple[str, int]]):
         b = right[0] if right[1] > level else f"({right[0]})"
         return (f"{a} {node.op.value} {b}", level)
 
-    def visit_lookup(
-        self, node: Lookup, indices: tuple[tuple[str, int], ...]
-    ) -> tuple[str, int]:
+    def visit_lookup(self, node: Lookup, indices: tuple[tuple[str, int], ...]) -> tuple[str, int]:
         values = ", ".join(map(str, node.values))
         shape = ", ".join(map(str, node.shape))
         index = ", ".join(text for text, _ in indices)

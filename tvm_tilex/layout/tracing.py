@@ -1,4 +1,4 @@
-"""``index_map``: run a pure index function once on symbolic coordinates and normalize the result."""
+"""``index_map``: run a pure index function once on symbolic coordinates and normalize it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ _EFFECT_CALLS = frozenset({"print", "open", "input", "exec", "eval", "setattr", 
 
 @dataclass(frozen=True)
 class Choice:
-    """``then`` where ``condition`` holds, ``otherwise`` elsewhere; only returned, never computed
-    with.
-    """
+    """``then`` where ``condition`` holds, else ``otherwise``: returned, never computed with."""
 
     condition: Expr
     then: Any
@@ -50,7 +48,7 @@ class Choice:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __floordiv__ = __mod__ = __xor__ = __and__ = __lshift__ = __rshift__ = _refuse
-    __bool__ = __index__ = __int__ = _refuse  # type: ignore[assignment]
+    __bool__ = __index__ = __int__ = _refuse
 
 
 def choose(condition: ExprLike, then: Any, otherwise: Any) -> Choice:
@@ -71,7 +69,7 @@ def _refuse_effects(function: Callable[..., Any]) -> None:
 def _scan(code: CodeType) -> None:
     line = code.co_firstlineno
     for instruction in dis.get_instructions(code):
-        position = instruction.positions.lineno if instruction.positions else None
+        position = getattr(getattr(instruction, "positions", None), "lineno", None)
         line = position or line
         location = SourceLocation(code.co_filename, line)
         name = instruction.opname

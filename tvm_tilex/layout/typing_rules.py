@@ -47,9 +47,7 @@ def _guards_included(source: IndexSet, target: IndexSet) -> bool:
     rename: dict[str, Expr] = dict(zip(target.names, source.coordinates, strict=True))
     from tvm_tilex.layout.expr import substitute
 
-    return all(
-        any(g is h for h in source.guards) for g in substitute(target.guards, rename)
-    )
+    return all(any(g is h for h in source.guards) for g in substitute(target.guards, rename))
 
 
 def _box_included(source: IndexSet, target: IndexSet) -> bool:
@@ -119,5 +117,3 @@ def _require_pair(
         values = dict(zip(domain.names, point, strict=True))
         if all(evaluate(g, values) for g in first + second):
             raise LayoutError(f"branches {numbers[0]} and {numbers[1]} overlap at {point}")
-
-

@@ -190,8 +190,11 @@ def _ratio(a: list[int], b: list[int]) -> tuple[int, int] | None:
 
 
 def _pair(
-    map: LayoutMap, places: dict[Variable, tuple[int, int]], first: dict[Variable, int],
-    second: dict[Variable, int], params: dict[str, int],
+    map: LayoutMap,
+    places: dict[Variable, tuple[int, int]],
+    first: dict[Variable, int],
+    second: dict[Variable, int],
+    params: dict[str, int],
 ) -> Witness | None:
     spans = [(a.lower, a.bounds()[1]) for a in map.domain.axes]
     # Both points start from the same corner, so only the named unknowns differ.
