@@ -9,6 +9,7 @@ the share of UNKNOWN by class of map.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -35,6 +36,7 @@ from tvm_tilex.layout import (
     image,
     lt,
     normalize,
+    parameter,
     prove,
 )
 from tvm_tilex.layout.expr import Expr, Op, as_expr, negate_predicate, operation
@@ -51,6 +53,7 @@ CLASSES = (
     "composite",
     "piecewise",
     "restricted",
+    "symbolic",
 )
 
 
@@ -182,6 +185,8 @@ def random_map(rng: random.Random, kind: str) -> LayoutMap:
         return random_bits(rng)
     if kind == "composite":
         return random_composite(rng)
+    if kind == "symbolic":
+        return random_symbolic(rng)
     if kind == "restricted":
         box = random_domain(rng)
         value = flat_index(rng, box)
@@ -205,6 +210,31 @@ def random_map(rng: random.Random, kind: str) -> LayoutMap:
     other = negate_predicate(guard) if rng.random() < 0.8 else lt(as_expr(60), linear(rng, domain))
     second = IndexExpr(domain, codomain, tuple(linear(rng, domain) for _ in range(count)))
     return Piecewise(((guard,), (other,)), (plain, second))
+
+
+def random_symbolic(rng: random.Random) -> LayoutMap:
+    """Extents, guards and values over one or two parameters with small ranges."""
+    n = parameter("n", rng.choice((0, 1, 2)), rng.choice((2, 3, 5)))
+    m = parameter("m", 1, rng.choice((1, 2, 4)))
+    extents = [rng.choice((n, m, n + 1, n * 2, m * 4, 3, 4, 8)) for _ in range(rng.choice((1, 2)))]
+    domain = IndexSet.box({"xy"[k]: e for k, e in enumerate(extents)}, parameters=(n, m))
+    coordinates = domain.coordinates
+    if rng.random() < 0.4:
+        left = linear(rng, IndexSet.box(x=4)) if len(extents) == 1 else linear(rng, domain)
+        domain = domain.where(lt(left, rng.choice((n, m, n + m, n * 2, 5))))
+    value = rng.choice(
+        (
+            coordinates[0],
+            coordinates[-1] * rng.choice((1, 2, m, n)) + coordinates[0],
+            n - 1 - coordinates[0],
+            linear(rng, domain) + rng.choice((n, m, 0)),
+            coordinates[0] // rng.choice((2, m)) + n,
+            coordinates[0] % rng.choice((3, m)),
+            (coordinates[0] ^ 1) + n,
+        )
+    )
+    size = rng.choice((n, m, n + 1, n * 2, extents[0], extents[-1], 4, 6, 12))
+    return IndexExpr(domain, IndexSet.box({"o": size}, parameters=(n, m)), (value,))
 
 
 def random_radix(rng: random.Random) -> LayoutMap:
@@ -301,11 +331,12 @@ def check_facts(map: LayoutMap, kind: str, tally: dict[str, Counter[str]]) -> No
 def check_witness(map: LayoutMap, name: str, witness) -> None:
     """Every reported point is a domain point and fails as it says, by the oracle's evaluator."""
     values = []
+    params = dict(witness.params)
     for point in witness.points:
-        if not _member(map.domain, point, {}):
+        if not _member(map.domain, point, params):
             raise Contradiction(f"{name}: witness {point} is outside the domain\n{map}")
         try:
-            values.append(oracle_value(map, point, {}))
+            values.append(oracle_value(map, point, params))
         except OracleFailure:
             values.append(None)
     if name == "injectivity" and witness.points:
@@ -316,7 +347,7 @@ def check_witness(map: LayoutMap, name: str, witness) -> None:
         name == "bounds"
         and values
         and values[0] is not None
-        and _member(map.codomain, values[0], {})
+        and _member(map.codomain, values[0], params)
     ):
         raise Contradiction(f"witness {witness} is in bounds\n{map}")
     if witness.missing is not None and witness.missing in oracle_image(map):
@@ -396,11 +427,23 @@ def check_normal_form(map: LayoutMap) -> None:
         raise Contradiction(f"normal form changes the sets\n{map}\n{normal}")
     if normal is map:
         return
-    for point in _points(map.domain, {}):
+    for params in settings(map):
+        compare_at(map, normal, params)
+
+
+def settings(map: LayoutMap) -> list[dict[str, int]]:
+    """Return every assignment of the parameters."""
+    names = [p.name for p in map.domain.parameters]
+    spans = [range(p.lower, p.upper + 1) for p in map.domain.parameters]
+    return [dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*spans)]
+
+
+def compare_at(map: LayoutMap, normal: LayoutMap, params: dict[str, int]) -> None:
+    for point in _points(map.domain, params):
         ours = theirs = None
         try:
-            theirs = oracle_value(map, point, {})
-            ours = oracle_value(normal, point, {})
+            theirs = oracle_value(map, point, params)
+            ours = oracle_value(normal, point, params)
         except OracleFailure as failure:
             raise Contradiction(f"normal form of a partial map: {failure}\n{map}") from None
         if ours != theirs:
@@ -422,7 +465,7 @@ def run(maps: int, seed: int, queries: bool = True) -> dict[str, Counter[str]]:
             continue
         check_facts(map, kind, tally)
         check_normal_form(map)
-        if queries:
+        if queries and not map.domain.parameters:
             check_queries(map)
         done += 1
     return tally
