@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent
+
+# Every compilation of the suite verifies its functions after every pass.
+os.environ["TILEX_VERIFY"] = "1"
 
 
 def _load(name: str, path: Path) -> None:
@@ -22,6 +26,7 @@ def _load(name: str, path: Path) -> None:
 
 _load("random_programs", TESTS / "ir" / "random_programs.py")
 _load("scalar_reference", TESTS / "ir" / "scalar_reference.py")
+_load("compiled_programs", TESTS / "lower" / "compiled_programs.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,19 @@ import tvm
 
 from tvm_tilex.build.pipeline import register_pipeline
 from tvm_tilex.build.target import host_target
-from tvm_tilex.ir import Combiner, Parallel, Reduce, ReductionPolicy, ViewAccess
+from tvm_tilex.ir import (
+    Axis,
+    Combiner,
+    Load,
+    Parallel,
+    ProgramCoordinate,
+    Reduce,
+    ReductionPolicy,
+    Store,
+    Value,
+    View,
+    ViewAccess,
+)
 from tvm_tilex.ir.interp import interpret
 from tvm_tilex.kernels.registry import numpy_dtype
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
@@ -17,7 +29,15 @@ from tvm_tilex.runtime.arguments import describe, exported
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.wellformed import VerifyEachPass
 
-__all__ = ["BOTH_MODES", "assert_equal", "captured", "order_float_sums", "run_llvm"]
+__all__ = [
+    "BOTH_MODES",
+    "assert_equal",
+    "captured",
+    "compiled",
+    "one_after_the_other",
+    "order_float_sums",
+    "outputs_of",
+]
 
 BOTH_MODES = tuple(SharedTileMaterialization)
 
@@ -55,10 +75,9 @@ def output_arrays(program, inputs):
     return arrays
 
 
-def run_llvm(program, inputs, mode=SharedTileMaterialization.PRESERVE, **options):
+def outputs_of(program, function, inputs):
     """The written views after one call of the compiled program, in view order."""
     arrays = output_arrays(program, inputs)
-    function = compiled(program, mode, **options)
     function(*(exported(describe(v.name, a)) for v, a in zip(program.views, arrays, strict=True)))
     pairs = zip(program.views, arrays, strict=True)
     return tuple(array for view, array in pairs if view.access is not ViewAccess.read)
@@ -93,3 +112,36 @@ def order_float_sums(program):
         return statement
 
     return dataclasses.replace(program, body=tuple(map(change, program.body)))
+
+
+def one_after_the_other(first, second):
+    """One program that runs both: a kernel with several root nests."""
+    second = _renamed(second)
+    return dataclasses.replace(
+        first, views=first.views + second.views, body=first.body + second.body
+    )
+
+
+# Fields that name something, and what keeps the name apart from those of another program.
+_NAMES = {
+    (Axis, "name"): "_second",
+    (View, "name"): "_second",
+    (Load, "view"): "_second",
+    (Store, "view"): "_second",
+    (Value, "number"): 1000,
+    (Parallel, "nest"): 1000,
+    (ProgramCoordinate, "nest"): 1000,
+}
+
+
+def _renamed(node):
+    if isinstance(node, tuple):
+        return tuple(map(_renamed, node))
+    if not dataclasses.is_dataclass(node):
+        return node
+    changes = {}
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        suffix = _NAMES.get((type(node), field.name))
+        changes[field.name] = _renamed(value) if suffix is None else value + suffix
+    return type(node)(**changes)

@@ -128,8 +128,6 @@ def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result:
         return _BITWISE[op][result.kind == "bool"](*operands)
     if op is ElementOp.where:
         return tirx.Select(*operands)
-    if op in _FOLDED:
-        operands = [unfolded(operand) for operand in operands]
     half = any(dtype.is_float and dtype.bits == 16 for dtype in dtypes)
     # Comparisons of bool tiles; and TVM's simplifier fails on comparisons of unsigned literals.
     narrow = dtypes[0].kind == "bool" or (dtypes[0].kind == "uint" and result.kind == "bool")
@@ -137,6 +135,8 @@ def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result:
         operands = [widened(operand) for operand in operands]
     elif narrow:
         operands = [_bit(operand) for operand in operands]
+    if op in _FOLDED:
+        operands = [unfolded(operand) for operand in operands]
     value = _FUNCTIONS[op](*operands)
     return rounded(value, result) if half and result.is_float else value
 

@@ -6,6 +6,7 @@ of ours: TVM's legalization computes bfloat16 in FP32 and drops every rounding b
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +15,7 @@ import numpy as np
 from tvm_tilex.ir import DType
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
-from tvm_tilex.tirx.register import LITERAL, ROUND_BFLOAT16
+from tvm_tilex.tirx.register import ROUND_BFLOAT16
 
 __all__ = ["constant", "from_view", "held", "rounded", "to_view", "unfolded", "widened"]
 
@@ -42,6 +43,8 @@ def to_view(value: Any, dtype: DType) -> Any:
 
 def widened(value: Any) -> Any:
     """A held 16-bit float, an integer or a bool as FP32."""
+    if isinstance(value, tirx.FloatImm):
+        return tirx.FloatImm("float32", value.value)
     return value if str(value.ty.dtype) == "float32" else tirx.Cast("float32", value)
 
 
@@ -63,6 +66,9 @@ def constant(value: bool | int | float, dtype: DType) -> Any:
 
 def unfolded(value: Any) -> Any:
     """The value; a floating-point zero in a form that TVM doesn't fold into its consumer."""
-    if isinstance(value, tirx.FloatImm) and value.value == 0:
-        return compat.call(LITERAL, value, dtype=str(value.ty.dtype))
-    return value
+    if not isinstance(value, tirx.FloatImm) or value.value != 0:
+        return value
+    dtype = str(value.ty.dtype)
+    if math.copysign(1.0, value.value) > 0:
+        return compat.call("tirx.fabs", tirx.FloatImm(dtype, -0.0), dtype=dtype)
+    return tirx.reinterpret(dtype, tirx.IntImm("uint32", 1 << 31))

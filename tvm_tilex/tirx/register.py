@@ -26,8 +26,6 @@ LESS_EQUAL = "tilex.less_equal"
 SUBTRACT = "tilex.subtract"
 # An FP32 value rounded to the nearest bfloat16 (ties to even), as FP32.
 ROUND_BFLOAT16 = "tilex.round_bfloat16"
-# Its operand, a floating-point zero that must not be folded away.
-LITERAL = "tilex.literal"
 
 # NaN-propagating on LLVM and CUDA; plain max/min on Metal, whose default math is fast.
 MAXIMUM = "tilex.maximum"
@@ -58,16 +56,17 @@ def register() -> None:
         compat.register_op(op, "IEEE comparison", effect=compat.PURE, vectorizable=True)
     compat.register_op(SUBTRACT, "IEEE difference", effect=compat.PURE, vectorizable=True)
     compat.register_op(ROUND_BFLOAT16, "rounding", effect=compat.PURE, vectorizable=True)
-    compat.register_op(LITERAL, "literal", effect=compat.PURE, vectorizable=True)
     compat.register_op(FENCE, "contraction fence", effect=compat.PURE, vectorizable=True)
     compat.register_op(FMA, "fused multiply-add", effect=compat.PURE, vectorizable=True)
-    for op, greater in (
-        (MAXIMUM, True),
-        (MINIMUM, False),
-        (MAXIMUM_PROPAGATE, True),
-        (MINIMUM_PROPAGATE, False),
-    ):
-        compat.register_intrin_lowering(op, target="default", f=_propagating(greater), level=99)
+    for target, keep in (("default", _keep), ("llvm", _llvm_keep)):
+        for op in (MAXIMUM, MAXIMUM_PROPAGATE):
+            rule = _propagating(tirx.GT, keep)
+            compat.register_intrin_lowering(op, target=target, f=rule, level=99)
+        for op in (MINIMUM, MINIMUM_PROPAGATE):
+            rule = _propagating(tirx.LT, keep)
+            compat.register_intrin_lowering(op, target=target, f=rule, level=99)
+        rule = _rounding(keep)
+        compat.register_intrin_lowering(ROUND_BFLOAT16, target=target, f=rule, level=99)
     compat.register_intrin_lowering(MAXIMUM, target="metal", f=_plain(tirx.max), level=99)
     compat.register_intrin_lowering(MINIMUM, target="metal", f=_plain(tirx.min), level=99)
     for op, node in _COMPARISONS.items():
@@ -75,8 +74,6 @@ def register() -> None:
     # TVM's LLVM code generator makes `!=` an ordered comparison, false for NaN.
     compat.register_intrin_lowering(NOT_EQUAL, target="llvm", f=_unequal, level=99)
     compat.register_intrin_lowering(SUBTRACT, target="default", f=_node(tirx.Sub), level=99)
-    compat.register_intrin_lowering(ROUND_BFLOAT16, target="default", f=_round, level=99)
-    compat.register_intrin_lowering(LITERAL, target="default", f=lambda c: c.args[0], level=99)
     compat.register_intrin_lowering(FENCE, target="default", f=lambda c: c.args[0], level=99)
     compat.register_intrin_lowering(FENCE, target="llvm", f=_llvm_fence, level=99)
     for combiner, op in SUBGROUP.items():
@@ -96,12 +93,12 @@ def _script_namespace() -> types.SimpleNamespace:
 
         return construct
 
-    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE, LITERAL)
+    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE)
     ops += (SUBTRACT, ROUND_BFLOAT16, *_COMPARISONS, *SUBGROUP.values())
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
 
-def _propagating(greater: bool) -> Callable[[Any], Any]:
+def _propagating(wins: Any, keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """``(a > b ? a : b) if a == a else a``: a NaN on either side is the result.
 
     The inner selection is the processor's own maximum, which gives ``b`` where either is NaN.
@@ -110,11 +107,38 @@ def _propagating(greater: bool) -> Callable[[Any], Any]:
     def lower(call: Any) -> Any:
         a, b = call.args
         x, y = tirx.Var("x", a.ty), tirx.Var("y", b.ty)
-        wins = x > y if greater else x < y
-        extremum = tirx.Select(wins, x, y)
-        return tirx.Let(x, a, tirx.Let(y, b, tirx.Select(tirx.EQ(x, x), extremum, x)))
+        extremum = tirx.Select(wins(x, y), x, y)
+        body = tirx.Select(tirx.EQ(x, x), extremum, x)
+        return tirx.Let(x, keep(a), tirx.Let(y, keep(b), body))
 
     return lower
+
+
+def _keep(value: Any) -> Any:
+    """A value that TVM's analyzer will not substitute for a variable bound to it.
+
+    It does so with pure values, and then takes ``x == x`` for true. One that loads is not pure.
+    """
+    dtype = value.ty.dtype
+    if dtype.lanes != 1 or _loads(value):
+        return value
+    return tirx.call_extern(value.ty, _C_NAMES[str(dtype)], value)
+
+
+def _llvm_keep(value: Any) -> Any:
+    if _loads(value):
+        return value
+    return tirx.call_llvm_intrin(value.ty, "llvm.arithmetic.fence", value)
+
+
+# A functional cast to its own type is the identity in C dialects.
+_C_NAMES = {"float32": "float", "float16": "half"}
+
+
+def _loads(value: Any) -> bool:
+    found: list[Any] = []
+    compat.structural_walk(value, (compat.TensorLoad, found.append))
+    return bool(found)
 
 
 _COMPARISONS = {EQUAL: tirx.EQ, NOT_EQUAL: tirx.NE, LESS: tirx.LT, LESS_EQUAL: tirx.LE}
@@ -133,21 +157,25 @@ def _metal_collective(combiner: str) -> Callable[[Any], Any]:
     return lambda call: tirx.call_extern(call.ty, function, *call.args)
 
 
-def _round(call: Any) -> Any:
+def _rounding(keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Add half a unit less the tie-breaking bit to the bits, cut 16 of them; a NaN is canonical."""
-    (value,) = call.args
-    lanes = value.ty.dtype.lanes
-    x, bits = tirx.Var("x", value.ty), tirx.Var("bits", _vector("uint32", lanes))
 
-    def word(number: int) -> Any:
-        return _splat(tirx.IntImm("uint32", number), lanes)
+    def lower(call: Any) -> Any:
+        (value,) = call.args
+        lanes = value.ty.dtype.lanes
+        words = _vector("uint32", lanes)
+        x, bits = tirx.Var("x", value.ty), tirx.Var("bits", words)
 
-    even = tirx.bitwise_and(tirx.shift_right(bits, word(16)), word(1))
-    cut = tirx.bitwise_and(bits + word(0x7FFF) + even, word(0xFFFF0000))
-    nan = _splat(tirx.FloatImm("float32", math.nan), lanes)
-    near = tirx.Select(tirx.EQ(x, x), tirx.reinterpret(str(value.ty.dtype), cut), nan)
-    as_bits = tirx.reinterpret(_vector("uint32", lanes), x)
-    return tirx.Let(x, value, tirx.Let(bits, as_bits, near))
+        def word(number: int) -> Any:
+            return _splat(tirx.IntImm("uint32", number), lanes)
+
+        even = tirx.bitwise_and(tirx.shift_right(bits, word(16)), word(1))
+        cut = tirx.bitwise_and(bits + word(0x7FFF) + even, word(0xFFFF0000))
+        nan = _splat(tirx.FloatImm("float32", math.nan), lanes)
+        near = tirx.Select(tirx.EQ(x, x), tirx.reinterpret(str(value.ty.dtype), cut), nan)
+        return tirx.Let(x, keep(value), tirx.Let(bits, tirx.reinterpret(words, x), near))
+
+    return lower
 
 
 def _vector(dtype: str, lanes: int) -> str:

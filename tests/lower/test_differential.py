@@ -1,0 +1,135 @@
+"""Random programs, lowered in both sharing modes and compiled by LLVM, against the interpreter."""
+
+import numpy as np
+import pytest
+from compiled_programs import (
+    BOTH_MODES,
+    assert_equal,
+    captured,
+    compiled,
+    one_after_the_other,
+    order_float_sums,
+    outputs_of,
+)
+from hypothesis import HealthCheck, assume, given, settings
+from random_programs import inputs_for, programs
+
+from tvm_tilex.ir import ElementOp, Elementwise, Parallel, ReductionPolicy
+from tvm_tilex.ir.interp import interpret
+from tvm_tilex.ir.walk import walk
+from tvm_tilex.lowering import SharedTileMaterialization
+
+RELAXED = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+ORDERED = tuple(policy for policy in ReductionPolicy if policy.ordered)
+
+
+def check(program, modes=BOTH_MODES, **options):
+    for mode in modes:
+        function = compiled(program, mode, **options)
+        for special in (False, True):
+            inputs = inputs_for(program, seed=7, special=special)
+            assert_equal(program, inputs, outputs_of(program, function, inputs), mode)
+
+
+@settings(max_examples=40, **RELAXED)
+@given(programs(transcendental=False))
+def test_exact_operations_equal_the_interpreter(program):
+    """Every element type, bounds policy, gather and nest; NaN and infinities among the inputs."""
+    check(order_float_sums(captured(program)))
+
+
+@settings(max_examples=20, **RELAXED)
+@given(programs(transcendental=False, dtypes=("float32", "bfloat16", "float16"), policies=ORDERED))
+def test_ordered_reductions_equal_the_interpreter_bit_for_bit(program):
+    check(captured(program))
+
+
+@settings(max_examples=8, **RELAXED)
+@given(
+    programs(transcendental=False, max_definitions=5),
+    programs(transcendental=False, max_definitions=5),
+)
+def test_several_root_nests(first, second):
+    program = one_after_the_other(captured(first), captured(second))
+    assert sum(isinstance(statement, Parallel) for statement in program.body) == 2
+    check(order_float_sums(program))
+
+
+@settings(max_examples=15, **RELAXED)
+@given(programs(transcendental=False, max_definitions=6))
+def test_without_the_aliasing_promise(program):
+    """Every load is then a snapshot; on arrays that don't overlap nothing changes."""
+    program = order_float_sums(captured(program))
+    check(program, [SharedTileMaterialization.EXPENSIVE_ONLY], noalias=False)
+
+
+DISCONTINUOUS = (
+    *(op for op in ElementOp if op.value in ("floor", "ceil", "cast", "where")),
+    *(op for op in ElementOp if op.op_class.value in ("compare", "logical")),
+)
+
+
+@settings(max_examples=12, **RELAXED)
+@given(programs(dtypes=("float32",), max_definitions=6))
+def test_transcendental_operations_stay_within_the_conditioning(program):
+    """The allowed error is what inputs moved by an ulp do to the interpreter's own result."""
+    program = captured(program)
+    operators = [s.op for s in walk(program.body) if isinstance(s, Elementwise)]
+    assume(any(op.transcendental for op in operators))
+    assume(not any(op in DISCONTINUOUS for op in operators))
+    inputs = inputs_for(program, seed=11)
+    exact = interpret(program, inputs, precision="float64")
+    allowed = [spread(parts) for parts in zip(exact, *moved(program, inputs), strict=True)]
+    for mode in BOTH_MODES:
+        got = outputs_of(program, compiled(program, mode), inputs)
+        for found, wanted, slack in zip(got, exact, allowed, strict=True):
+            settled = np.isfinite(slack) & np.isfinite(wanted) & (np.abs(wanted) < 1e37)
+            error = np.abs(found[settled].astype(np.float64) - wanted[settled])
+            bound = 64 * slack[settled] + 1e-5 * np.abs(wanted[settled]) + 1e-6
+            assert (error <= bound).all(), f"{mode}\n{program}\n{wanted}\n{found}"
+
+
+def moved(program, inputs):
+    """The interpreter's results for inputs that differ in the last place, and in other orders."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        near = {
+            name: np.nextafter(a, rng.choice([-np.inf, np.inf], a.shape).astype(a.dtype))
+            for name, a in inputs.items()
+        }
+        yield interpret(program, near, seed=seed)
+
+
+def spread(results):
+    stack = np.stack([np.asarray(result, np.float64) for result in results])
+    with np.errstate(invalid="ignore"):
+        return stack.max(0) - stack.min(0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_every_operation_on_16_bits_rounds(dtype):
+    """``(a + b) - a`` keeps the rounding of the sum; TVM's own legalization drops it."""
+    import tvm_tilex as tx
+    from tvm_tilex.kernels.registry import numpy_dtype
+
+    @tx.tile_kernel
+    def lost(
+        x: tx.TensorView[dtype, 1], y: tx.TensorView[dtype, 1], out: tx.TensorView[dtype, 1, "out"]
+    ):
+        n = tx.axis("n", x.extent(0))
+        for _ in tx.parallel(tx.shape(tx.axis("one", 1))):
+            a, b = x[tx.coord(0), tx.shape(n)], y[tx.coord(0), tx.shape(n)]
+            out(tx.coord(0), tx.shape(n)).store((a + b) - a)
+
+    storage = numpy_dtype(tx.float16 if dtype == "float16" else tx.bfloat16)
+    x = (np.arange(37) + 1).astype(storage)
+    y = np.full(37, 1 / 3).astype(storage)
+    out = np.zeros_like(x)
+    tx.compile(lost, x, y, out)(x, y, out)
+    single = (x.astype(np.float32) + y.astype(np.float32)).astype(storage).astype(np.float32)
+    want = (single - x.astype(np.float32)).astype(storage)
+    np.testing.assert_array_equal(out.view(np.uint16), want.view(np.uint16))
+    assert (want != y).any()
