@@ -25,7 +25,8 @@ group is guarded as a whole, which is uniform in each SIMD group. Packed coopera
 be reached by the whole threadgroup.
 
 Reads ``tilex.plan``; admits the function again and compares the plan with its facts, so that a
-stale plan is refused; moves it to the stage ``scheduled``.
+stale plan is refused; proves that every element has one owner and one slot
+(:mod:`tvm_tilex.analysis.coverage`); moves it to the stage ``scheduled``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_tilex.analysis.admission import admit
+from tvm_tilex.analysis.coverage import prove_coverage
 from tvm_tilex.analysis.structure import (
     Allocate,
     Domain,
@@ -99,6 +101,11 @@ class MapSubgroups:
         problem = stale(plan, admission.facts, wanted.target)
         if problem is not None:
             raise MappingError(f"{func.attrs['global_symbol']}: its plan does not fit: {problem}")
+        facts = admission.facts
+        for count in sorted({*facts.domains, *facts.reductions, *facts.stripes}):
+            covered = prove_coverage(count, plan.workers, plan.lane_elements)
+            if not covered.proven:
+                raise MappingError(f"{func.attrs['global_symbol']}: {covered.reason}")
         vectors = VectorAccess(**wanted.vectors)
         mapper = _Mapper.of(
             admission.program,

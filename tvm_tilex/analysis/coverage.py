@@ -1,0 +1,100 @@
+"""Coverage and ownership of the execution map, proved before anything is emitted (spec 4.4).
+
+With W workers and V elements a pack, the elements [0, N) fall into the full chunks and the rest,
+the two parts that the mapper emits. Obligations, for each part::
+
+    (chunk, w, v) -> e = (W * chunk + w) * V + v            is a bijection onto the part
+    e -> (e // (W * V), (e // V) mod W, e mod V)            is its two-sided inverse
+    (chunk, w, v) -> (w, slot = chunk * V + v)              is injective, and slot < stripe length
+
+So every element has one owner, and an owner keeps its elements in distinct slots of a stripe of
+floor(N / (W*V)) * V + min(N mod (W*V), V) scalars.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from tvm_tilex.layout import (
+    BIJECTION,
+    Axis,
+    Expr,
+    Fact,
+    IndexSet,
+    LayoutMap,
+    index_map,
+    lt,
+    require_proven,
+    verify_inverse,
+)
+from tvm_tilex.layout.verdict import Verdict, proven, unknown
+from tvm_tilex.plan.resources import stripe_length
+
+__all__ = ["element_maps", "prove_coverage", "slot_maps"]
+
+
+def element_maps(count: int, workers: int, lane_elements: int) -> Iterator[LayoutMap]:
+    """The owner map (chunk, w, v) -> e of the full chunks and of the rest, where they exist."""
+    for domain, codomain in _parts(count, workers, lane_elements):
+        yield index_map(
+            domain, codomain, lambda chunk, w, v: (chunk * workers + w) * lane_elements + v
+        )
+
+
+def slot_maps(count: int, workers: int, lane_elements: int) -> Iterator[LayoutMap]:
+    """The storage map (chunk, w, v) -> (w, slot) of the same parts."""
+    stripe = stripe_length(count, workers, lane_elements)
+    storage = IndexSet((Axis("worker", workers), Axis("slot", stripe)))
+    for domain, _ in _parts(count, workers, lane_elements):
+        yield index_map(domain, storage, lambda chunk, w, v: (w, chunk * lane_elements + v))
+
+
+@functools.lru_cache(maxsize=1024)
+def prove_coverage(count: int, workers: int, lane_elements: int) -> Verdict:
+    """Discharge the obligations for ``count`` elements; budget 0, so by rules alone.
+
+    Raises
+    ------
+    ProofError
+        If a fact of a map is not PROVEN; UNKNOWN is refused as DISPROVEN is.
+    """
+    for owned in element_maps(count, workers, lane_elements):
+        require_proven(owned, BIJECTION, budget=0)
+        inverse = verify_inverse(owned, _inverse(owned, workers, lane_elements), 0)
+        if not inverse.proven:
+            return unknown(f"the owner of an element is not proved: {inverse.reason}")
+    stored = (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY)
+    for storage in slot_maps(count, workers, lane_elements):
+        require_proven(storage, stored, budget=0)
+    return proven(f"each of {count} elements has one owner among {workers} and one slot")
+
+
+def _inverse(owned: LayoutMap, workers: int, lane_elements: int) -> LayoutMap:
+    pack = workers * lane_elements
+
+    def owner(e: Expr) -> tuple[Expr, Expr, Expr]:
+        return e // pack, (e // lane_elements) % workers, e % lane_elements
+
+    return index_map(owned.codomain, owned.domain, owner)
+
+
+def _parts(count: int, workers: int, lane_elements: int) -> Iterator[tuple[IndexSet, IndexSet]]:
+    """Domain and elements of the full chunks, then of the rest under its bound."""
+    pack = workers * lane_elements
+    full, rest = divmod(count, pack)
+    if full:
+        axes = (Axis("chunk", full), Axis("w", workers), Axis("v", lane_elements))
+        yield IndexSet(axes), IndexSet((Axis("e", full * pack),))
+    if not rest:
+        return
+    box = IndexSet(
+        (
+            Axis("chunk", 1, full),
+            Axis("w", -(-rest // lane_elements)),
+            Axis("v", min(rest, lane_elements)),
+        )
+    )
+    _, w, v = box.coordinates
+    guards = (lt(w * lane_elements + v, rest),) if rest % lane_elements else ()
+    yield IndexSet(box.axes, guards), IndexSet((Axis("e", rest, full * pack),))
