@@ -213,11 +213,13 @@ def _schedule(
     program: Program, target: Any, options: CompileOptions, dump: StageDump | None
 ) -> tuple[SharedTileMaterialization, IRModule, IRModule]:
     """Lower and realize, with the first materialization for which a plan fits."""
-    for mode in _materializations(target.kind.name, options):
+    for mode, keep_views in _materializations(target.kind.name, options):
         module = _lowered(program, replace(options, shared_tile_materialization=mode))
         if dump is not None:
             dump.write("reference", module.script(), "py")
-        passes = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")
+        passes = tvm.ir.transform.Sequential(
+            realization(target, keep_views=keep_views), name="tilex.Realize"
+        )
         try:
             scheduled = passes(module)
         except MappingError as error:
@@ -227,16 +229,22 @@ def _schedule(
     return mode, module, scheduled
 
 
-def _materializations(kind: str, options: CompileOptions) -> tuple[SharedTileMaterialization, ...]:
-    """The stated choice, or the target's in order of preference."""
-    if options.shared_tile_materialization is not None:
-        return (options.shared_tile_materialization,)
+def _materializations(
+    kind: str, options: CompileOptions
+) -> tuple[tuple[SharedTileMaterialization, bool], ...]:
+    """Which shared tiles are kept, and whether views are: the target's order of preference."""
+    stated = options.shared_tile_materialization
+    keep = kind == "cuda"
+    if stated is not None:
+        return ((stated, keep),)
     if kind == "llvm":
-        return (SharedTileMaterialization.EXPENSIVE_ONLY,)
+        return ((SharedTileMaterialization.EXPENSIVE_ONLY, False),)
+    preserve, recompute = (SharedTileMaterialization[n] for n in ("PRESERVE", "RECOMPUTE"))
     if options.explicit_request:
-        return (SharedTileMaterialization.PRESERVE,)
+        return ((preserve, keep),)
     # Beyond the stripe bound a row is read again rather than run by one thread.
-    return (SharedTileMaterialization.PRESERVE, SharedTileMaterialization.RECOMPUTE)
+    kept = ((preserve, True),) if keep else ()
+    return (*kept, (preserve, False), (recompute, False))
 
 
 def _device(

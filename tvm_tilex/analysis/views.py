@@ -48,6 +48,20 @@ class Snapshot:
     variables: tuple[Any, ...]
     value: Any
 
+    def owned_loads(self, after: list[Any], root: Any) -> list[Any]:
+        """Loads in the statements ``after`` at the coordinates of their own enclosing loops."""
+        found = []
+        outer = ((root.loop_var, _range(root)),)
+        for statement in after:
+            for guarded in statement_loads(statement, outer):
+                load, loops = guarded.load, [var for var, _ in guarded.ranges[1:]]
+                own = len(loops) == len(load.indices) and all(
+                    index.same_as(var) for index, var in zip(load.indices, loops, strict=True)
+                )
+                if own and load.source.same_as(self.buffer):
+                    found.append(load)
+        return found
+
 
 def find_snapshot(
     body: list[Any], position: int, uses: dict[Any, BufferUses], root: Any

@@ -18,8 +18,12 @@ from tvm_tilex.tirx.register import register
 __all__ = ["realization", "register_pipeline", "tilex_pipeline"]
 
 
-def realization(target: Any) -> list[Any]:
-    """Our own passes for a target, in order."""
+def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
+    """Our own passes for a target, in order.
+
+    ``keep_views`` says whether a worker keeps its part of a view that several consumers read; by
+    default CUDA does (one read of memory), Metal does not (fewer rounds, the specification's map).
+    """
     if target.kind.name == "llvm":
         return [
             transform.FenceProducts(),
@@ -28,7 +32,7 @@ def realization(target: Any) -> list[Any]:
         ]
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
-        transform.ForwardViews(),
+        transform.ForwardViews(target.kind.name == "cuda" if keep_views is None else keep_views),
         transform.ProveReductions(target),
         transform.PlanGroups(target),
         transform.MapSubgroups(target),
@@ -72,7 +76,13 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
         return tvm.ir.transform.Sequential(tvm_lowering(), name="tilex.Lower")(mod)
 
     stock = tirx.compilation_pipeline
-    return pipeline, stock.finalize_host_passes, stock.finalize_device_passes
+    return pipeline, stock.finalize_host_passes, finalize_device_passes
+
+
+def finalize_device_passes() -> Any:
+    """TVM's device finalizers behind the expansion of collectives."""
+    stock = tirx.compilation_pipeline.finalize_device_passes()
+    return tvm.ir.transform.Sequential([transform.LowerCollectives(), stock], name="tilex.Device")
 
 
 def _target(mod: IRModule) -> Any:

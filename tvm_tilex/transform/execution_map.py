@@ -56,11 +56,15 @@ class Pack:
 
 @dataclass(frozen=True)
 class ExecutionMap:
-    """The map of one plan for index type ``dtype``; ``worker`` is the expression of w."""
+    """The map of one plan for index type ``dtype``; ``worker`` is the expression of w.
+
+    ``hint_unroll`` asks the device compiler to unroll short chunk loops.
+    """
 
     plan: GroupPlan
     worker: Any
     dtype: str
+    hint_unroll: bool = False
 
     def integer(self, value: int) -> Any:
         """A literal index."""
@@ -103,7 +107,9 @@ class ExecutionMap:
         ]
         if iterations <= 1:
             return sequence(*copies)
-        return serial(loop, iterations, sequence(*copies))
+        # Stripes stay in registers only if their slots are constants after unrolling.
+        hint = {"pragma_unroll": True} if self.hint_unroll and iterations <= 64 else None
+        return serial(loop, iterations, sequence(*copies), annotations=hint)
 
     def _pack(self, chunk: Any, bound: int | None) -> Pack:
         elements = self.plan.lane_elements

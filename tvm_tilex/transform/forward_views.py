@@ -11,6 +11,10 @@ After::
     for k in range(4096): carry[0] = max(carry[0], logits[program, k])
     ... if_then_else(0 <= label and label < 4096, logits[program, label], 0)
 
+With ``keep_owned``, a snapshot's loads at the coordinates of their own domain stay, so that a
+worker keeps its part of the view in its stripe and reads memory once; only the others (a gather)
+read the view. Which is cheaper is the target's: Metal forwards, CUDA keeps.
+
 Legality is :mod:`tvm_tilex.analysis.views`'; conditions, addresses and fills stay lazy. Reads
 ``tirx.noalias``, without which no view is immutable. Touches nothing else.
 """
@@ -24,50 +28,90 @@ from tvm_tilex.analysis.structure import statements_of
 from tvm_tilex.analysis.views import Snapshot, find_snapshot
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, TensorLoad, structural_map, tirx
-from tvm_tilex.transform.common import is_stage, sequence, substitute, tilex_pass, with_body
+from tvm_tilex.transform.common import (
+    as_index,
+    is_stage,
+    sequence,
+    substitute,
+    tilex_pass,
+    with_body,
+)
 
 __all__ = ["ForwardViews"]
 
 
 @tilex_pass("ForwardViews")
 class ForwardViews:
-    """Forward every snapshot whose loads are all proved in bounds."""
+    """Forward every snapshot whose loads are all proved in bounds.
+
+    Parameters
+    ----------
+    keep_owned
+        Whether loads at their own domain's coordinates keep reading the snapshot.
+    """
+
+    def __init__(self, keep_owned: bool = False) -> None:
+        self.keep_owned = keep_owned
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: Any) -> PrimFunc:
         """Rewrite the root loops of a reference function."""
-        if not is_stage(func, "reference") or "tirx.noalias" not in func.attrs:
+        if not is_stage(func, "reference") or not attrs.noalias(func):
             return func
-        uses = buffer_uses(func.body)
-        roots = [self._root(root, uses) for root in statements_of(func.body)]
-        return func.with_body(sequence(*roots))
+        body = original = func.body
+        while True:  # a snapshot of a snapshot is a view once the inner one is
+            uses, roots = buffer_uses(body), statements_of(body)
+            forwarded = [self._root(root, uses) for root in roots]
+            if all(new is old for new, old in zip(forwarded, roots, strict=True)):
+                return func if body is original else func.with_body(body)
+            body = sequence(*forwarded)
 
     def _root(self, root: Any, uses: Any) -> Any:
         if not isinstance(root, tirx.For) or attrs.annotation(root, attrs.PARALLEL) is None:
             return root
         body = statements_of(root.body)
         found = [find_snapshot(body, position, uses, root) for position in range(len(body))]
-        snapshots = [snapshot for snapshot in found if isinstance(snapshot, Snapshot)]
+        snapshots = [
+            snapshot
+            for snapshot in found
+            if isinstance(snapshot, Snapshot) and not self._kept(snapshot, body, uses, root)
+        ]
         if not snapshots:
             return root
         for snapshot in snapshots:
-            body = _forward(body, snapshot)
+            body = _forward(body, snapshot, root, keep_owned=self.keep_owned)
         return with_body(root, sequence(*body))
 
+    def _kept(self, snapshot: Snapshot, body: list[Any], uses: Any, root: Any) -> bool:
+        """Whether the snapshot has no load but those that stay."""
+        if not self.keep_owned:
+            return False
+        owned = snapshot.owned_loads(body[snapshot.position + 1 :], root)
+        return len(owned) == len(uses[snapshot.buffer].loads)
 
-def _forward(body: list[Any], snapshot: Snapshot) -> list[Any]:
+
+def _forward(body: list[Any], snapshot: Snapshot, root: Any, *, keep_owned: bool) -> list[Any]:
+    after = [s for s in body[snapshot.position + 1 :] if s is not None]
+    owned = [load for load in snapshot.owned_loads(after, root) if keep_owned]
+
     def view(load: Any) -> Any:
-        if not load.source.same_as(snapshot.buffer):
+        kept = any(load.same_as(other) for other in owned)
+        if not load.source.same_as(snapshot.buffer) or kept:
             return load
-        return substitute(snapshot.value, dict(zip(snapshot.variables, load.indices, strict=True)))
+        indices = [
+            as_index(str(variable.ty.dtype), index)
+            for variable, index in zip(snapshot.variables, load.indices, strict=True)
+        ]
+        return substitute(snapshot.value, dict(zip(snapshot.variables, indices, strict=True)))
 
-    kept: list[Any] = []
+    result: list[Any] = []
     for position, statement in enumerate(body):
         defines = position == snapshot.position
-        if statement is None or defines or _allocates(statement, snapshot.buffer):
-            kept.append(None)  # positions of later snapshots stay valid
+        gone = not owned and (defines or (statement and _allocates(statement, snapshot.buffer)))
+        if statement is None or gone:
+            result.append(None)  # positions of later snapshots stay valid
         else:
-            kept.append(structural_map(statement, (TensorLoad, view), order="post"))
-    return kept
+            result.append(structural_map(statement, (TensorLoad, view), order="pre"))
+    return result
 
 
 def _allocates(statement: Any, buffer: Any) -> bool:

@@ -60,7 +60,7 @@ class CompileOptions:
     vector_access: bool = True
     shared_tile_materialization: SharedTileMaterialization | None = None
     max_reduction_striped_scalars_per_worker: int = 64
-    max_thread_candidates: int = 64
+    max_thread_candidates: int = 256
     cost_policy: str = "analytic"
 
     def __post_init__(self) -> None:

@@ -72,13 +72,13 @@ def _enabled(
         return False, "no options declare the candidate family"
     if kind not in MAPPED_KINDS:
         return False, f"target kind {kind or 'none'} has no SIMD-group realization"
-    if options.metal_subgroup_reductions is None:
-        if facts.lanes == SUBGROUP_LANES:
-            return True, "the target asserts 32-lane SIMD groups"
-        return False, f"the target says thread_warp_size {facts.lanes}, not 32"
-    if options.metal_subgroup_reductions:
-        return True, "metal_subgroup_reductions=True"
-    return False, "metal_subgroup_reductions=False"
+    name = "metal_subgroup_reductions" if kind == "metal" else "subgroup_reductions"
+    stated = getattr(options, name)
+    if stated is not None:
+        return bool(stated), f"{name}={bool(stated)}"
+    if facts.lanes == SUBGROUP_LANES:
+        return True, "the target asserts 32-lane SIMD groups"
+    return False, f"the target says thread_warp_size {facts.lanes}, not 32"
 
 
 def _target_facts(target: Any | None) -> TargetFacts:
@@ -87,6 +87,7 @@ def _target_facts(target: Any | None) -> TargetFacts:
         int(found.get("max_num_threads", 256)), int(found.get("max_threads_per_block", 1024))
     )
     return TargetFacts(
+        lane_elements=(1, 2, 4, 8) if target is not None and target.kind.name == "cuda" else (1,),
         max_threads=threads,
         shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
         lanes=int(found.get("thread_warp_size", 1)),

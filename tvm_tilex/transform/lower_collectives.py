@@ -1,0 +1,80 @@
+"""Expands SIMD-group collectives where the target has none: a butterfly of shuffles on CUDA.
+
+Before::
+
+    carry[0] = subgroup_add(value)
+
+After (offsets 16, 8, 4, 2, 1)::
+
+    carry[0] = value
+    other[0] = shuffle_xor(carry[0], offset)
+    carry[0] = carry[0] + other[0]
+
+Every lane ends with the result, as a collective's must. The shuffle is a statement of its own, so
+that a NaN-aware combination never evaluates it under a condition. This is the last step before
+intrinsics are lowered: until then the collective is one opaque call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_tilex.tirx.compat import (
+    Call,
+    IRModule,
+    Op,
+    PrimFunc,
+    builder,
+    call,
+    structural_map,
+    tirx,
+)
+from tvm_tilex.tirx.register import MAXIMUM, MINIMUM, SUBGROUP
+from tvm_tilex.transform.common import sequence, tilex_pass
+
+__all__ = ["LowerCollectives"]
+
+_COMBINERS = {op: combiner for combiner, op in SUBGROUP.items()}
+_LANES = 32
+_ALL_LANES = 0xFFFFFFFF
+
+
+@tilex_pass("LowerCollectives")
+class LowerCollectives:
+    """Expand the collectives of CUDA device functions; other targets have intrinsics."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: Any) -> PrimFunc:
+        """Rewrite every store of a collective's result."""
+        target = func.attrs.get("target", None) if func.attrs else None
+        if target is None or target.kind.name != "cuda":
+            return func
+        body = structural_map(func.body, (tirx.BufferStore, _expand), order="post")
+        return func.with_body(body)
+
+
+def _expand(store: Any) -> Any:
+    value = store.value
+    if not (isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _COMBINERS):
+        return store
+    combiner = _COMBINERS[value.op.name]
+    dtype = str(value.ty.dtype)
+    place, indices = store.buffer, list(store.indices)
+    other = tirx.decl_buffer((1,), dtype, f"{place.name}_other", scope="local")
+    zero = tirx.IntImm("int32", 0)
+    steps = [tirx.AllocBuffer(other), tirx.BufferStore(place, value.args[0], indices)]
+    offset = _LANES // 2
+    while offset:
+        current = place[tuple(indices)]
+        shuffled = builder.tvm_warp_shuffle_xor(
+            tirx.IntImm("uint32", _ALL_LANES), current, offset, _LANES, _LANES
+        )
+        steps.append(tirx.BufferStore(other, shuffled, [zero]))
+        steps.append(tirx.BufferStore(place, _combine(combiner, current, other[zero]), indices))
+        offset //= 2
+    return sequence(*steps)
+
+
+def _combine(combiner: str, a: Any, b: Any) -> Any:
+    if combiner == "add":
+        return a + b
+    return call(MAXIMUM if combiner == "maximum" else MINIMUM, a, b, dtype="float32")
