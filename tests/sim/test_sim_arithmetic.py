@@ -82,9 +82,7 @@ def test_integers_wrap_and_divide_as_c_does(kind, operator, data):
     if operator in "/%":
         b = [v or 7 for v in b]
     dtype = NAMES[kind]
-    got = evaluate(
-        f"x {operator} y", kind, (kind, np.array(a, dtype)), (kind, np.array(b, dtype))
-    )
+    got = evaluate(f"x {operator} y", kind, (kind, np.array(a, dtype)), (kind, np.array(b, dtype)))
     wrap = C_TYPES[kind]
     expected = [wrap(INT_OPERATIONS[operator](p, q)).value for p, q in zip(a, b, strict=True)]
     assert got.tolist() == expected
@@ -149,7 +147,9 @@ def test_half_arithmetic_differs_from_float_arithmetic():
     x = np.full(4, 256, BF16)
     one = np.ones(4, BF16)
     assert (evaluate("x + y + y", "bfloat", ("bfloat", x), ("bfloat", one)) == 256).all()
-    assert (evaluate("(float)x + (float)y + (float)y", "float", ("bfloat", x), ("bfloat", one)) == 258).all()
+    assert (
+        evaluate("(float)x + (float)y + (float)y", "float", ("bfloat", x), ("bfloat", one)) == 258
+    ).all()
 
 
 def test_float_overflow_and_half_overflow():
@@ -184,13 +184,17 @@ def test_as_type_moves_bits():
     x = np.array([1.5, -0.0, np.inf], np.float32)
     np.testing.assert_array_equal(evaluate("as_type<uint>(x)", "uint", ("float", x)), x.view("u4"))
     h = np.array([1.5, -2], np.float16)
-    np.testing.assert_array_equal(evaluate("as_type<ushort>(x)", "ushort", ("half", h)), h.view("u2"))
+    np.testing.assert_array_equal(
+        evaluate("as_type<ushort>(x)", "ushort", ("half", h)), h.view("u2")
+    )
     # The way TVM widens and narrows bfloat16 kept as ushort.
     b = np.array([1.5, 3.1415927], BF16)
     got = evaluate("as_type<float>(((uint)x) << (uint)16)", "float", ("ushort", b.view("u2")))
     np.testing.assert_array_equal(got, b.astype(np.float32))
     u = np.array([0x40004200], np.uint32)
-    got = evaluate("(float)as_type<half2>(x)[0] + 10.0f * (float)as_type<half2>(x).y", "float", ("uint", u))
+    got = evaluate(
+        "(float)as_type<half2>(x)[0] + 10.0f * (float)as_type<half2>(x).y", "float", ("uint", u)
+    )
     assert got[0] == 3 + 10 * 2
     got = evaluate("as_type<uint>(half2(3.0h, 2.0h))", "uint", ("uint", u))
     assert got[0] == u[0]
@@ -250,7 +254,13 @@ def test_integer_builtins():
     assert evaluate("clz(x)", "int", ("int", x)).tolist() == [32, 31, 24, 0, 1]
     assert evaluate("ctz(x)", "int", ("int", x)).tolist() == [32, 0, 0, 0, 30]
     assert evaluate("abs(x - 2)", "int", ("int", x)).tolist() == [2, 1, 253, 3, 2**30 - 2]
-    assert evaluate("max(x, 3) + min(x, 5)", "int", ("int", x)).tolist() == [3, 4, 260, 2, 2**30 + 5]
+    assert evaluate("max(x, 3) + min(x, 5)", "int", ("int", x)).tolist() == [
+        3,
+        4,
+        260,
+        2,
+        2**30 + 5,
+    ]
 
 
 def test_vectors():
@@ -293,7 +303,8 @@ def test_vector_components_are_assignable():
 
 def test_vector_and_packed_memory():
     text = """kernel void k(device float* a [[buffer(0)]], device packed_float3* p [[buffer(1)]],
-    device float3* q [[buffer(2)]], device half4* h [[buffer(3)]], uint t [[thread_position_in_grid]]) {
+    device float3* q [[buffer(2)]], device half4* h [[buffer(3)]],
+    uint t [[thread_position_in_grid]]) {
     float4 v = *(device float4*)(a + t * 4);
     p[t] = (packed_float3)v.xyz;
     q[t] = v.yzw;
@@ -435,10 +446,13 @@ def test_steps_and_compound_assignments():
 
 
 def test_pointer_arithmetic_and_reinterpretation_of_threadgroup_memory():
-    text = """kernel void k(device float* a [[buffer(0)]], uint t [[thread_position_in_threadgroup]]) {
+    text = """kernel void k(device float* a [[buffer(0)]],
+    uint t [[thread_position_in_threadgroup]]) {
     threadgroup float s[16];
-    threadgroup float* typed = (threadgroup float*)((threadgroup float*)(((threadgroup char*)s) + 4));
-    threadgroup void* raw = (threadgroup void*)((threadgroup void*)(((threadgroup char*)s) + 8));
+    threadgroup float* typed =
+        (threadgroup float*)((threadgroup float*)(((threadgroup char*)s) + 4));
+    threadgroup void* raw =
+        (threadgroup void*)((threadgroup void*)(((threadgroup char*)s) + 8));
     s[0] = a[0];
     typed[0] = a[1];
     ((volatile threadgroup float*)raw)[0] = a[2];

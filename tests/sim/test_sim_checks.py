@@ -155,8 +155,10 @@ CASES = {
     ),
     "thread array index past the end": (
         OutOfBoundsError,
-        "thread float x[4];\nfor (int i = 0; i <= 4; ++i) {\nx[i] = a[t];\n}\nb[g * 64 + t] = x[3];\n",
-        "thread float x[4];\nfor (int i = 0; i < 4; ++i) {\nx[i] = a[t];\n}\nb[g * 64 + t] = x[3];\n",
+        "thread float x[4];\nfor (int i = 0; i <= 4; ++i) {\nx[i] = a[t];\n}\n"
+        "b[g * 64 + t] = x[3];\n",
+        "thread float x[4];\nfor (int i = 0; i < 4; ++i) {\nx[i] = a[t];\n}\n"
+        "b[g * 64 + t] = x[3];\n",
         2,
         (0, 0, 0),
         "x",
@@ -303,8 +305,10 @@ CASES = {
     ),
     "endless loop": (
         StepLimitError,
-        "int i = 0;\nwhile (i < 10) {\nif (t == 7) { continue; }\ni = i + 1;\n}\nb[g * 64 + t] = a[t];",
-        "int i = 0;\nwhile (i < 10) {\ni = i + 1;\nif (t == 7) { continue; }\n}\nb[g * 64 + t] = a[t];",
+        "int i = 0;\nwhile (i < 10) {\nif (t == 7) { continue; }\ni = i + 1;\n}\n"
+        "b[g * 64 + t] = a[t];",
+        "int i = 0;\nwhile (i < 10) {\ni = i + 1;\nif (t == 7) { continue; }\n}\n"
+        "b[g * 64 + t] = a[t];",
         1,
         (7, 0, 0),
         None,

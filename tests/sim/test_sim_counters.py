@@ -62,7 +62,9 @@ def test_coalescing_counts_distinct_segments(access):
     counters = run(f"b[g * 64 + t] = {access};")
     a = counters.device["a"]
     assert a.load_segments / a.load_accesses == SEGMENTS[access]
-    masked = run(f"if (lane < 32 && t < 64 && a[4000] < float(t + 1)) {{ b[g * 64 + t] = {access}; }}")
+    masked = run(
+        f"if (lane < 32 && t < 64 && a[4000] < float(t + 1)) {{ b[g * 64 + t] = {access}; }}"
+    )
     assert masked.device["a"].load_segments - 8 == a.load_segments  # 8: the guard's broadcast
 
 

@@ -74,7 +74,7 @@ def pack_struct(
         if not isinstance(element, ScalarType):
             raise LaunchError(f"kernel {kernel}: field {field!r} of type {kind} takes no scalar")
         value = np.asarray(given.pop(field))
-        if value.ndim or value.dtype.kind not in "biuf" and value.dtype.itemsize != 2:
+        if value.ndim or (value.dtype.kind not in "biuf" and value.dtype.itemsize != 2):
             raise LaunchError(f"kernel {kernel}: field {field!r} takes a scalar")
         packed = value.astype(element.dtype)
         if element.kind in "iu" and int(packed) != value:

@@ -114,9 +114,7 @@ class CallCompiler:
             result = VectorType(BOOL, kind.lanes) if isinstance(kind, VectorType) else BOOL
         return Expr(result, run, pure=all(c.pure for c in converted))
 
-    def _overload(
-        self, node: ast.Call, name: str, builtin: Builtin, arguments: list[Expr]
-    ) -> Type:
+    def _overload(self, node: ast.Call, name: str, builtin: Builtin, arguments: list[Expr]) -> Type:
         """Return the common argument type: overloads take arguments of one type."""
         kinds = [a.type for a in arguments]
         for kind in kinds:
@@ -139,9 +137,7 @@ class CallCompiler:
             element = INT
         return VectorType(element, vectors[0].lanes) if vectors else element
 
-    def _mixed(
-        self, node: ast.Call, name: str, one: ScalarType, two: ScalarType
-    ) -> ScalarType:
+    def _mixed(self, node: ast.Call, name: str, one: ScalarType, two: ScalarType) -> ScalarType:
         if one.kind != "f" and two.kind != "f":
             left, right = promoted(one), promoted(two)
             if left == right:
@@ -417,9 +413,7 @@ class CallCompiler:
                 array.write(machine, at, value)
                 return
             value = array.read(machine, at, node)
-            matrices.store_matrix(
-                machine, value, place, pitch, bool(turned), dtype, node, const
-            )
+            matrices.store_matrix(machine, value, place, pitch, bool(turned), dtype, node, const)
 
         return run
 

@@ -444,7 +444,9 @@ class ExpressionCompiler(CallCompiler):
         if isinstance(kind, PointerType):
             new = self._pointer_sum(node, node.operator[0], old, one)
         else:
-            new = self.convert(self.binary(node, node.operator[0], old, one), kind, node, explicit=True)
+            new = self.convert(
+                self.binary(node, node.operator[0], old, one), kind, node, explicit=True
+            )
         return self._update(place, new.run, kind, prefix=node.prefix)
 
     def _update(self, place: Place, compute: Run, kind: Type, *, prefix: bool) -> Expr:
@@ -553,9 +555,7 @@ class ExpressionCompiler(CallCompiler):
         size = base.type.pointee.size
         pointer = Expr(base.type, _offset_run(base.run, index.run, size, node), roots=base.roots)
         found = self.dereference(pointer, node, cast=isinstance(base.type.pointee, VectorType))
-        return Expr(
-            found.type, found.run, place=found.place, roots=found.roots, memory=base.type
-        )
+        return Expr(found.type, found.run, place=found.place, roots=found.roots, memory=base.type)
 
     def _component(self, base: Expr, index: Expr, node: ast.Index) -> Expr:
         assert isinstance(base.type, VectorType)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from tvm_tilex.sim import syntax as ast
 from tvm_tilex.sim.counters import Counters
 from tvm_tilex.sim.errors import LaunchError, MslSyntaxError, UnsupportedConstructError
@@ -161,7 +159,11 @@ class MetalKernel:
         self.positions.append((symbol, known[0]))
 
     def _buffer(
-        self, parameter: ast.Parameter, attributes: dict[str, int | None], symbols: Symbols, kind: Any
+        self,
+        parameter: ast.Parameter,
+        attributes: dict[str, int | None],
+        symbols: Symbols,
+        kind: Any,
     ) -> None:
         where = (parameter.line, parameter.column)
         space = parameter.type.space
@@ -207,7 +209,7 @@ class MetalKernel:
         group: int | Sequence[int],
         *arguments: Any,
         seed: int = 0,
-        checks: Checks = Checks(),  # noqa: B008 - frozen
+        checks: Checks = Checks(),
         read_only: Sequence[str | int] = (),
         simd_width: int = 32,
         step_limit: int = 1 << 20,

@@ -134,9 +134,7 @@ class Launch:
             if buffer.writable and buffer.name in self.kernel.stored:
                 storage: Storage = buffer.storage
                 if storage.shadow is None:
-                    storage.shadow = Shadow(
-                        -(-storage.data.size // storage.unit), "device", dtype
-                    )
+                    storage.shadow = Shadow(-(-storage.data.size // storage.unit), "device", dtype)
 
     def run(self) -> Counters:
         """Run all chunks."""
@@ -234,7 +232,7 @@ def _position(machine: Machine, attribute: str, kind: Any) -> Any:
     """Return the value of a position attribute as the declared type."""
     group = machine.first_group + machine.group_index
     thread = machine.thread
-    (gx, gy, gz), (tx, ty, _) = machine.grid, machine.group
+    (gx, gy, _), (tx, ty, _) = machine.grid, machine.group
     in_grid = (group % gx, group // gx % gy, group // (gx * gy))
     in_group = (thread % tx, thread // tx % ty, thread // (tx * ty))
     vector: tuple[Any, ...] | None = {
@@ -245,9 +243,7 @@ def _position(machine: Machine, attribute: str, kind: Any) -> Any:
         ),
         "threads_per_threadgroup": machine.group,
         "threadgroups_per_grid": machine.grid,
-        "threads_per_grid": tuple(
-            g * n for g, n in zip(machine.grid, machine.group, strict=True)
-        ),
+        "threads_per_grid": tuple(g * n for g, n in zip(machine.grid, machine.group, strict=True)),
     }.get(attribute)
     width = machine.simd_width
     scalar: Any = {

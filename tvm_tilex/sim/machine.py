@@ -137,9 +137,7 @@ class Machine:
 
     def do_return(self) -> None:
         """Retire the active lanes for the rest of the kernel."""
-        gone = np.broadcast_to(
-            np.True_ if self.mask.array is None else self.mask.array, self.shape
-        )
+        gone = np.broadcast_to(np.True_ if self.mask.array is None else self.mask.array, self.shape)
         self.returned = gone.copy() if self.returned is None else self.returned | gone
         self.returns += 1
         for loop in self.loops:
@@ -155,9 +153,7 @@ class Machine:
 
     def active_array(self) -> np.ndarray:
         """Return the active lanes as a full boolean array."""
-        return np.broadcast_to(
-            np.True_ if self.mask.array is None else self.mask.array, self.shape
-        )
+        return np.broadcast_to(np.True_ if self.mask.array is None else self.mask.array, self.shape)
 
     # Values of lanes.
 

@@ -152,7 +152,9 @@ def converter(source: ScalarType, target: ScalarType) -> Callable[[Any], Any] | 
 
 def _truncate(value: Any, dtype: np.dtype) -> Any:
     info = np.iinfo(dtype)
-    wide = np.trunc(np.nan_to_num(np.asarray(value, np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
+    wide = np.trunc(
+        np.nan_to_num(np.asarray(value, np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    )
     low, high = wide <= float(info.min), wide >= float(info.max)
     inside = np.where(low | high, 0.0, wide).astype(dtype)
     result = np.where(low, dtype.type(info.min), np.where(high, dtype.type(info.max), inside))

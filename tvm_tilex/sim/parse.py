@@ -139,7 +139,9 @@ def _syntax_error(error: UnexpectedInput, text: str) -> SourceError:
         got = "end of text"
     named = _first_unsupported(text, line, column)
     if named is not None:
-        return UnsupportedConstructError(f"{named[0]} is not supported", named[1], named[2], named[0])
+        return UnsupportedConstructError(
+            f"{named[0]} is not supported", named[1], named[2], named[0]
+        )
     if isinstance(error, UnexpectedToken) and "KERNEL" in error.accepts:
         rest = text.split("\n")[line - 1][column - 1 :]
         function = re.match(r"(?:\w+[\s*&]+)+\w+\s*\(", rest)

@@ -134,9 +134,7 @@ class Shadow:
             within >= machine.threads, (within - machine.threads) * machine.simd_width, within
         ).astype(np.intp)
         simd_sync = _pick(machine.simd_sync[self.space], local, lane)
-        ordered = same_group & (
-            (clock < group_sync) | ((simd == other_simd) & (clock < simd_sync))
-        )
+        ordered = same_group & ((clock < group_sync) | ((simd == other_simd) & (clock < simd_sync)))
         bad = unordered & ~ordered
         if not bad.any():
             return

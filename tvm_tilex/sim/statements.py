@@ -215,9 +215,7 @@ class StatementCompiler:
                 f"no conversion from {value.type} to {kind}", node.line, node.column, "conversion"
             )
         value = self.expressions.convert(value, kind, node)
-        symbol = self.symbols.declare(
-            node, node.name, kind, space=kind.space, roots=value.roots
-        )
+        symbol = self.symbols.declare(node, node.name, kind, space=kind.space, roots=value.roots)
         slot, initializer = symbol.slot, value.run
 
         def run(machine: Machine) -> None:
@@ -368,9 +366,7 @@ class StatementCompiler:
         def run(machine: Machine) -> None:
             loop = machine.loops[-1]
             mask = machine.mask
-            loop.continued = (
-                mask if loop.continued is None else machine.union(loop.continued, mask)
-            )
+            loop.continued = mask if loop.continued is None else machine.union(loop.continued, mask)
             machine.leave()
 
         return run

@@ -21,7 +21,7 @@ class SyntaxBuilder:
         """Return the translation unit of a ``start`` tree."""
         records: dict[str, ast.Record] = {}
         kernels: dict[str, ast.Kernel] = {}
-        for item in tree.children:
+        for item in _parts(tree):
             if item.data == "using":
                 self._using(item)
             elif item.data == "record":
@@ -47,14 +47,17 @@ class SyntaxBuilder:
         return ast.TranslationUnit(1, 1, tuple(records.values()), tuple(kernels.values()))
 
     def _using(self, tree: Tree[Any]) -> None:
-        name = tree.children[0]
+        name = _parts(tree)[0]
         if str(name) != "metal":
             raise UnsupportedConstructError(
-                f"using namespace {name} is not supported", name.line, name.column, "using namespace"
+                f"using namespace {name} is not supported",
+                name.line,
+                name.column,
+                "using namespace",
             )
 
     def _record(self, tree: Tree[Any]) -> ast.Record:
-        keyword, name, *fields = tree.children
+        keyword, name, *fields = _parts(tree)
         return ast.Record(
             keyword.line,
             keyword.column,
@@ -64,12 +67,12 @@ class SyntaxBuilder:
         )
 
     def _field(self, tree: Tree[Any]) -> ast.Field:
-        type_name, name, length = tree.children
+        type_name, name, length = _parts(tree)
         count = None if length is None else self._integer(length).value
         return ast.Field(name.line, name.column, self._type(type_name), str(name), count)
 
     def _kernel(self, tree: Tree[Any]) -> ast.Kernel:
-        children = [c for c in tree.children if c is not None]
+        children = [c for c in _parts(tree) if c is not None]
         attributes = [c for c in children if _is(c, "attribute")]
         type_name = next(c for c in children if _is(c, "type_name"))
         name = next(c for c in children if isinstance(c, Token))
@@ -79,7 +82,7 @@ class SyntaxBuilder:
                 raise UnsupportedConstructError(
                     f"kernel attribute {word} is not supported", word.line, word.column, str(word)
                 )
-        if self._type(type_name) != self._type(type_name) or self._type(type_name).base != "void":
+        if self._type(type_name).base != "void":
             raise MslSyntaxError(
                 "a kernel returns void", tree.meta.line, tree.meta.column, "kernel return type"
             )
@@ -92,18 +95,17 @@ class SyntaxBuilder:
         )
 
     def _parameter(self, tree: Tree[Any]) -> ast.Parameter:
-        type_name, name, *attributes = tree.children
+        type_name, name, *attributes = _parts(tree)
         found = []
         for attribute in attributes:
             word, number = attribute.children
             found.append((str(word), None if number is None else self._integer(number).value))
-        return ast.Parameter(
-            name.line, name.column, self._type(type_name), str(name), tuple(found)
-        )
+        return ast.Parameter(name.line, name.column, self._type(type_name), str(name), tuple(found))
 
     def _type(self, tree: Tree[Any]) -> ast.TypeName:
-        space, const, base, arguments, indirection = "", False, "", (), ""
-        for child in tree.children:
+        space, const, base, indirection = "", False, "", ""
+        arguments: tuple[Any, ...] = ()
+        for child in _parts(tree):
             if child.data == "qualifier":
                 word = str(child.children[0])
                 const = const or word == "const"
@@ -127,7 +129,7 @@ class SyntaxBuilder:
 
     def _block(self, tree: Tree[Any]) -> ast.Block:
         body: list[ast.Node] = []
-        for child in tree.children:
+        for child in _parts(tree):
             body.extend(self._statements(child))
         return ast.Block(*_at(tree), tuple(body))
 
@@ -136,7 +138,7 @@ class SyntaxBuilder:
         return found[0] if len(found) == 1 else ast.Block(*_at(tree), tuple(found))
 
     def _statements(self, tree: Tree[Any]) -> list[ast.Node]:
-        kind, children = tree.data, tree.children
+        kind, children = tree.data, _parts(tree)
         line, column = _at(tree)
         if kind == "block":
             return [self._block(tree)]
@@ -169,7 +171,7 @@ class SyntaxBuilder:
         return [ast.Return(line, column)]
 
     def _for(self, tree: Tree[Any]) -> ast.Node:
-        initializer, condition, step, body = tree.children
+        initializer, condition, step, body = _parts(tree)
         start = self._statements(initializer)
         return ast.For(
             *_at(tree),
@@ -180,7 +182,7 @@ class SyntaxBuilder:
         )
 
     def _declaration(self, tree: Tree[Any]) -> list[ast.Node]:
-        type_name, *declarators = tree.children
+        type_name, *declarators = _parts(tree)
         kind = self._type(type_name)
         found: list[ast.Node] = []
         for declarator in declarators:
@@ -201,11 +203,11 @@ class SyntaxBuilder:
     # Expressions.
 
     def _expression(self, tree: Tree[Any]) -> ast.Node:
-        method = getattr(self, f"_on_{tree.data}")
-        return method(tree, *_at(tree))
+        found: ast.Node = getattr(self, f"_on_{tree.data}")(tree, *_at(tree))
+        return found
 
     def _on_assign(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        target, operator, value = tree.children
+        target, operator, value = _parts(tree)
         return ast.Assign(
             operator.line,
             operator.column,
@@ -215,10 +217,10 @@ class SyntaxBuilder:
         )
 
     def _on_conditional(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        return ast.Ternary(line, column, *(self._expression(c) for c in tree.children))
+        return ast.Ternary(line, column, *(self._expression(c) for c in _parts(tree)))
 
     def _on_logical(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        left, operator, right = tree.children
+        left, operator, right = _parts(tree)
         return ast.Logical(
             operator.line,
             operator.column,
@@ -228,7 +230,7 @@ class SyntaxBuilder:
         )
 
     def _on_binary(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        left, operator, right = tree.children
+        left, operator, right = _parts(tree)
         return ast.Binary(
             operator.line,
             operator.column,
@@ -238,61 +240,59 @@ class SyntaxBuilder:
         )
 
     def _on_prefix(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        operator, operand = tree.children
+        operator, operand = _parts(tree)
         return ast.Unary(line, column, str(operator), self._expression(operand))
 
     def _on_step_before(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        operator, operand = tree.children
+        operator, operand = _parts(tree)
         return ast.Step(line, column, str(operator), True, self._expression(operand))
 
     def _on_step_after(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        operand, operator = tree.children
+        operand, operator = _parts(tree)
         return ast.Step(line, column, str(operator), False, self._expression(operand))
 
     def _on_cast(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        type_name, operand = tree.children
+        type_name, operand = _parts(tree)
         return ast.Cast(line, column, self._type(type_name), self._expression(operand))
 
     def _on_static_cast(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
         return self._on_cast(tree, line, column)
 
     def _on_as_type(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        type_name, operand = tree.children
+        type_name, operand = _parts(tree)
         return ast.Cast(line, column, self._type(type_name), self._expression(operand), bits=True)
 
     def _on_construct(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        name, arguments = tree.children
+        name, arguments = _parts(tree)
         kind = ast.TypeName(name.line, name.column, str(name))
         return ast.Construct(line, column, kind, self._arguments(arguments))
 
     def _on_make_filled(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        name, rows, columns, value = tree.children
+        name, rows, columns, value = _parts(tree)
         kind = ast.TypeName(name.line, name.column, str(name))
-        return ast.MakeFilled(
-            line, column, kind, int(rows), int(columns), self._expression(value)
-        )
+        return ast.MakeFilled(line, column, kind, int(rows), int(columns), self._expression(value))
 
     def _on_call(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        name, arguments = tree.children
+        name, arguments = _parts(tree)
         return ast.Call(line, column, _joined(name), self._arguments(arguments))
 
     def _on_name(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
         return ast.Name(line, column, _joined(tree))
 
     def _on_index(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        base, index = tree.children
+        base, index = _parts(tree)
         return ast.Index(line, column, self._expression(base), self._expression(index))
 
     def _on_member(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        base, name = tree.children
+        base, name = _parts(tree)
         return ast.Member(name.line, name.column, self._expression(base), str(name))
 
     def _on_arrow(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        base, name = tree.children
+        base, name = _parts(tree)
         return ast.Member(name.line, name.column, self._expression(base), str(name), arrow=True)
 
     def _on_floating(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        text = str(tree.children[0])
+        text = str(_parts(tree)[0])
         lowered = text.lower()
         for suffix, kind in (("bf", "bfloat"), ("h", "half"), ("f", "float")):
             if lowered.endswith(suffix):
@@ -300,12 +300,12 @@ class SyntaxBuilder:
         return ast.Literal(line, column, float(text), "float")
 
     def _on_integer(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        return self._integer(tree.children[0])
+        return self._integer(_parts(tree)[0])
 
     def _on_boolean(self, tree: Tree[Any], line: int, column: int) -> ast.Node:
-        return ast.Literal(line, column, str(tree.children[0]) == "true", "bool")
+        return ast.Literal(line, column, str(_parts(tree)[0]) == "true", "bool")
 
-    def _integer(self, token: Token) -> ast.Literal:
+    def _integer(self, token: Any) -> ast.Literal:
         digits = token.rstrip("uUlL")
         suffix = token[len(digits) :].lower()
         octal = len(digits) > 1 and digits[0] == "0" and digits[1] not in "xX"
@@ -319,7 +319,7 @@ class SyntaxBuilder:
         return ast.Literal(token.line, token.column, value, kind)
 
     def _arguments(self, tree: Tree[Any] | None) -> tuple[ast.Node, ...]:
-        return () if tree is None else tuple(self._expression(c) for c in tree.children)
+        return () if tree is None else tuple(self._expression(c) for c in _parts(tree))
 
 
 def _integer_type(value: int, suffix: str, hexadecimal: bool) -> str | None:
@@ -334,16 +334,20 @@ def _integer_type(value: int, suffix: str, hexadecimal: bool) -> str | None:
     return next((name for name, limit, allowed in candidates if allowed and value < limit), None)
 
 
+def _parts(tree: Any) -> list[Any]:
+    return list(tree.children)
+
+
+def _at(tree: Any) -> tuple[int, int]:
+    return getattr(tree.meta, "line", 1), getattr(tree.meta, "column", 1)
+
+
 def _is(child: Any, data: str) -> bool:
     return isinstance(child, Tree) and child.data == data
 
 
-def _at(tree: Tree[Any]) -> tuple[int, int]:
-    return getattr(tree.meta, "line", 1), getattr(tree.meta, "column", 1)
-
-
 def _joined(tree: Tree[Any]) -> str:
-    return "::".join(str(part) for part in tree.children)
+    return "::".join(str(part) for part in _parts(tree))
 
 
 def _shape(record: ast.Record) -> tuple[Any, ...]:

@@ -150,9 +150,7 @@ class PointerType:
         return f"{self.space} {'const ' if self.const else ''}{self.pointee}*"
 
 
-Type = (
-    ScalarType | VectorType | VoidType | MatrixType | ArrayType | StructType | PointerType
-)
+Type = ScalarType | VectorType | VoidType | MatrixType | ArrayType | StructType | PointerType
 
 BOOL = ScalarType("bool", np.dtype(np.bool_), "b", 0)
 CHAR = ScalarType("char", np.dtype(np.int8), "i", 1)

@@ -48,7 +48,8 @@ def _argument(text: str, generator: np.random.Generator) -> Any:
     extents = shape.lower().split("x")
     if dtype not in _DTYPES or not all(e.isdigit() for e in extents):
         raise click.BadParameter(
-            f"{text!r} is not FILE.npy, a number, or DTYPE:SHAPE[:FILL] such as float32:3x4096:random"
+            f"{text!r} is not FILE.npy, a number, or DTYPE:SHAPE[:FILL], "
+            "such as float32:3x4096:random"
         )
     return _filled(_DTYPES[dtype], tuple(int(e) for e in extents), fill or "zeros", generator)
 
@@ -81,7 +82,9 @@ def _filled(
     help="One per buffer in order: FILE.npy, a number, or DTYPE:SHAPE[:zeros|ones|arange|random].",
 )
 @click.option("--save", type=click.Path(path_type=Path), help="Folder for the buffers afterwards.")
-@click.option("--seed", default=0, show_default=True, help="Order of SIMD reductions, random fills.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Order of SIMD reductions, random fills."
+)
 @click.option("--simd-width", default=32, show_default=True, help="Lanes per SIMD group.")
 @click.option("--step-limit", default=1 << 20, show_default=True, help="Iterations of one loop.")
 @click.option("--list", "listing", is_flag=True, help="List the kernels and their buffers.")
