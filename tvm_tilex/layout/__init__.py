@@ -33,6 +33,7 @@ from tvm_tilex.layout.expr import (
 )
 from tvm_tilex.layout.finite import analyze_finite
 from tvm_tilex.layout.index_set import Axis, IndexSet
+from tvm_tilex.layout.inverse import try_inverse
 from tvm_tilex.layout.nodes import (
     BitLinear,
     FiniteTable,
@@ -141,6 +142,7 @@ __all__ = [
     "register_transform",
     "require_proven",
     "restrict",
+    "try_inverse",
     "unflatten",
     "verify_inverse",
 ]

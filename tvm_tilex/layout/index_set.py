@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from math import prod
 
 from tvm_tilex.errors import LayoutError
@@ -26,6 +25,16 @@ from tvm_tilex.layout.expr import (
 from tvm_tilex.layout.interval import Interval, IntervalAnalysis, Unsafe
 
 __all__ = ["Axis", "IndexSet"]
+
+
+def _lexicographic(spans: list[range]) -> Iterator[tuple[int, ...]]:
+    """Yield the product lazily; ``itertools.product`` would store every range."""
+    if not spans:
+        yield ()
+        return
+    for x in spans[0]:
+        for rest in _lexicographic(spans[1:]):
+            yield (x, *rest)
 
 
 @dataclass(frozen=True)
@@ -237,7 +246,7 @@ class IndexSet:
         """Enumerate the points, last axis fastest."""
         known = dict(values or {})
         spans = [range(a.lower, a.lower + a.extent_at(known)) for a in self.axes]
-        for point in product(*spans):
+        for point in _lexicographic(spans):
             if not self.guards:
                 yield point
                 continue
