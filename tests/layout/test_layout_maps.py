@@ -1,5 +1,7 @@
 """Nodes: structure, text, application, composition and its refusals, units, visitors, oracle."""
 
+import copy
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -103,6 +105,15 @@ def test_scalar_array_and_oracle_agree_at_every_point(number):
         value = map.apply(*point, params=params)
         value = value if isinstance(value, tuple) else (value,)
         assert value == tuple(int(c[k]) for c in columns) == oracle_value(map, point, params)
+
+
+@pytest.mark.parametrize("number", range(21))
+def test_maps_survive_pickle_and_deepcopy(number):
+    map = samples()[number]
+    prove(map, 0)
+    for again in (pickle.loads(pickle.dumps(map)), copy.deepcopy(map)):
+        assert again == map and hash(again) == hash(map) and str(again) == str(map)
+        assert prove(again, 0) == prove(map, 0)
 
 
 def test_structurally_equal_and_frozen():

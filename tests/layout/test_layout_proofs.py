@@ -165,7 +165,10 @@ RULES = {
     "onto although not injective": (
         "surjectivity",
         raw(B(i=4, j=6), B(x=9), lambda i, j: i + j),
-        [raw(B(i=4, j=6), B(x=9), lambda i, j: 2 * i + j - (i + i) + 2 * (i - i) + i * 2 - i - i)],
+        [
+            raw(B(i=3, j=3), B(x=9), lambda i, j: 2 * i + 2 * j),
+            raw(B(i=3, j=2), B(x=8), lambda i, j: 3 * i + j),
+        ],
     ),
     "guard tightens a range": (
         "bounds",

@@ -97,6 +97,10 @@ class LayoutMap:
 
         return apply_arrays(self, point, named, params or {})
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields without derived caches."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("pieces", "_proofs")}
+
     def __call__(self, *point: int, params: Mapping[str, int] | None = None) -> Value:
         """Return ``apply`` at the point."""
         return self.apply(*point, params=params)

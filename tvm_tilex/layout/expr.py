@@ -220,12 +220,18 @@ class Constant(Expr):
     __slots__ = ("value",)
     value: int
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (constant, (self.value,))
+
 
 class Coordinate(Expr):
     """The coordinate of a named axis."""
 
     __slots__ = ("name",)
     name: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (coordinate, (self.name,))
 
 
 class Parameter(Expr):
@@ -236,6 +242,9 @@ class Parameter(Expr):
     lower: int
     upper: int
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (parameter, (self.name, self.lower, self.upper))
+
 
 class Operation(Expr):
     """A binary operation."""
@@ -244,6 +253,9 @@ class Operation(Expr):
     op: Op
     left: Expr
     right: Expr
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (operation, (self.op, self.left, self.right))
 
 
 class Lookup(Expr):
@@ -254,6 +266,9 @@ class Lookup(Expr):
     shape: tuple[int, ...]
     indices: tuple[Expr, ...]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (lookup, (self.values, self.shape, self.indices))
+
 
 class Call(Expr):
     """A registered transform without a DAG, applied to an expression: evaluated, never lowered."""
@@ -261,6 +276,9 @@ class Call(Expr):
     __slots__ = ("evaluator", "operand")
     evaluator: Evaluator
     operand: Expr
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (call, (self.evaluator, self.operand))
 
 
 def _intern(cls: type[Expr], key: tuple[Any, ...], **fields: Any) -> Expr:

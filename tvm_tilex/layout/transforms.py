@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.errors import TransformError
@@ -87,6 +88,9 @@ class BoundTransform:
         """Whether the hook claims a bijection of ``[0, extent)`` onto its declared image."""
         hook = self.transform.is_bijective
         return hook is not None and bool(hook(extent, *self.arguments))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (bind_transform, (self.transform.name, self.arguments))
 
     def __str__(self) -> str:
         return f"{self.transform.name}({', '.join(map(str, self.arguments))})"
