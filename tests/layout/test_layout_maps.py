@@ -39,7 +39,7 @@ from tvm_tilex.layout import (
     prove,
     restrict,
 )
-from tvm_tilex.layout.expr import substitute
+from tvm_tilex.layout.visitor import substitute
 
 B = IndexSet.box
 N = parameter("n", 1, 9)

@@ -18,7 +18,6 @@ from tvm_tilex.layout.expr import (
     Constant,
     Coordinate,
     Expr,
-    ExprVisitor,
     Lookup,
     Op,
     Operation,
@@ -63,6 +62,7 @@ from tvm_tilex.layout.transforms import (
     register_transform,
 )
 from tvm_tilex.layout.verdict import Answer, Fact, LayoutProof, Verdict, VerdictKind, Witness
+from tvm_tilex.layout.visitor import ExprVisitor
 
 PROVEN = VerdictKind.PROVEN
 DISPROVEN = VerdictKind.DISPROVEN

@@ -8,8 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tvm_tilex.errors import LayoutError
-from tvm_tilex.layout.expr import Coordinate, Expr, Parameter, leaves
+from tvm_tilex.layout.expr import (
+    Coordinate,
+    Expr,
+    Parameter,
+)
 from tvm_tilex.layout.index_set import Axis, IndexSet
+from tvm_tilex.layout.visitor import leaves
 
 if TYPE_CHECKING:
     from tvm_tilex.layout.evaluate import IntArray
@@ -123,7 +128,7 @@ def check_leaves(what: str, expressions: tuple[Expr, ...], domain: IndexSet) -> 
 
 def checks_of(values: tuple[Expr, ...], target: IndexSet) -> tuple[Check, ...]:
     """Return the obligations that ``values`` lie in ``target``."""
-    from tvm_tilex.layout.expr import substitute
+    from tvm_tilex.layout.visitor import substitute
 
     axes = tuple(Check(v, a) for v, a in zip(values, target.axes, strict=True))
     if not target.guards:

@@ -14,11 +14,11 @@ from tvm_tilex.layout.expr import (
     constant,
     le,
     lt,
-    substitute,
 )
 from tvm_tilex.layout.forms import Form, Quotient
 from tvm_tilex.layout.gf2 import BitMatrix
 from tvm_tilex.layout.index_set import Axis, IndexSet
+from tvm_tilex.layout.visitor import substitute
 
 __all__ = ["bounds_reason", "covers", "safety_reason", "within"]
 

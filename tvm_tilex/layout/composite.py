@@ -7,9 +7,10 @@ from itertools import product
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap, Piece, check_leaves, checks_of
-from tvm_tilex.layout.expr import Expr, substitute
+from tvm_tilex.layout.expr import Expr
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.transforms import BoundTransform, bind_transform, check_transform
+from tvm_tilex.layout.visitor import substitute
 
 __all__ = ["Compose", "Piecewise", "Product", "Transform", "Translate"]
 

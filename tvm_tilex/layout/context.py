@@ -16,11 +16,11 @@ from tvm_tilex.layout.expr import (
     Op,
     Operation,
     Parameter,
-    leaves,
 )
 from tvm_tilex.layout.forms import Atom, DigitSystem, Form, Quotient
 from tvm_tilex.layout.index_set import IndexSet
 from tvm_tilex.layout.interval import Interval, IntervalAnalysis, Unsafe
+from tvm_tilex.layout.visitor import leaves
 
 __all__ = ["Context", "Unsafe"]
 

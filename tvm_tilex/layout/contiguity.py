@@ -7,7 +7,11 @@ from math import gcd
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.context import Context, Unsafe
-from tvm_tilex.layout.expr import Coordinate, Expr, Op, leaves, substitute
+from tvm_tilex.layout.expr import (
+    Coordinate,
+    Expr,
+    Op,
+)
 from tvm_tilex.layout.finite import OracleFailure, _points, finite_size, oracle_value
 from tvm_tilex.layout.forms import Quotient
 from tvm_tilex.layout.gf2 import BitForm, bit_matrix
@@ -15,6 +19,7 @@ from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
 from tvm_tilex.layout.queries import output_number
 from tvm_tilex.layout.verdict import Answer, Verdict, Witness, disproven, proven, unknown
+from tvm_tilex.layout.visitor import leaves, substitute
 from tvm_tilex.layout.witness import parameter_settings, probe_points, value_at
 
 __all__ = ["contiguity"]

@@ -16,13 +16,13 @@ from tvm_tilex.layout.expr import (
     Constant,
     Coordinate,
     Expr,
-    ExprVisitor,
     Lookup,
     Op,
     Operation,
     Parameter,
 )
 from tvm_tilex.layout.interval import IntervalAnalysis, Unsafe
+from tvm_tilex.layout.visitor import ExprVisitor
 
 __all__ = ["ArrayEvaluation", "IntArray", "apply_operation", "evaluate"]
 

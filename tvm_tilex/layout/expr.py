@@ -1,4 +1,4 @@
-"""The interned integer expression DAG: leaves, operations, symbolic comparison, typed visitor.
+"""The interned integer expression DAG: leaves, operations, symbolic comparison.
 
 Expressions are effect-free and immutable. Equal expressions are the same object, so identity is
 equality and analyses may memoize per node. Nothing is folded on construction: proofs must see
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, cast
+from typing import Any, NoReturn, Protocol, cast
 from weakref import WeakValueDictionary
 
 from tvm_tilex.errors import LayoutError
@@ -25,7 +25,6 @@ __all__ = [
     "Coordinate",
     "Expr",
     "ExprLike",
-    "ExprVisitor",
     "Lookup",
     "Op",
     "Operation",
@@ -35,12 +34,10 @@ __all__ = [
     "coordinate",
     "eq",
     "le",
-    "leaves",
     "lt",
     "ne",
     "negate_predicate",
     "parameter",
-    "substitute",
     "tracing",
 ]
 
@@ -394,125 +391,3 @@ def negate_predicate(guard: Expr) -> Expr:
         if guard.op in _NEGATION:
             return operation(_NEGATION[guard.op], guard.left, guard.right)
     return eq(guard, 0)
-
-
-T = TypeVar("T")
-
-
-class ExprVisitor(Generic[T]):
-    """Typed bottom-up visitor, one call per distinct node of the DAG.
-
-    Subclasses implement the ``visit_*`` methods; operands arrive already visited.
-    """
-
-    def __init__(self) -> None:
-        self._memo: dict[Expr, T] = {}
-
-    def visit(self, root: Expr) -> T:
-        """Return the result for ``root``; iterative, so depth is not limited by the stack."""
-        memo = self._memo
-        if root in memo:
-            return memo[root]
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            pending = [child for child in children(node) if child not in memo]
-            if pending:
-                stack.extend(pending)
-                continue
-            stack.pop()
-            if node not in memo:
-                memo[node] = self._dispatch(node)
-        return memo[root]
-
-    def _dispatch(self, node: Expr) -> T:
-        if isinstance(node, Operation):
-            return self.visit_operation(node, self._memo[node.left], self._memo[node.right])
-        if isinstance(node, Lookup):
-            return self.visit_lookup(node, tuple(self._memo[i] for i in node.indices))
-        if isinstance(node, Call):
-            return self.visit_call(node, self._memo[node.operand])
-        if isinstance(node, Constant):
-            return self.visit_constant(node)
-        if isinstance(node, Coordinate):
-            return self.visit_coordinate(node)
-        return self.visit_parameter(cast(Parameter, node))
-
-    def visit_constant(self, node: Constant) -> T:
-        """Handle a constant."""
-        raise NotImplementedError
-
-    def visit_coordinate(self, node: Coordinate) -> T:
-        """Handle an axis coordinate."""
-        raise NotImplementedError
-
-    def visit_parameter(self, node: Parameter) -> T:
-        """Handle a parameter."""
-        raise NotImplementedError
-
-    def visit_operation(self, node: Operation, left: T, right: T) -> T:
-        """Handle a binary operation whose operands gave ``left`` and ``right``."""
-        raise NotImplementedError
-
-    def visit_lookup(self, node: Lookup, indices: tuple[T, ...]) -> T:
-        """Handle a table read."""
-        raise NotImplementedError
-
-    def visit_call(self, node: Call, operand: T) -> T:
-        """Handle a registered transform that has no DAG."""
-        raise NotImplementedError
-
-
-def children(node: Expr) -> tuple[Expr, ...]:
-    """Return the operands of ``node``, left to right."""
-    if isinstance(node, Operation):
-        return (node.left, node.right)
-    if isinstance(node, Lookup):
-        return node.indices
-    return (node.operand,) if isinstance(node, Call) else ()
-
-
-def leaves(roots: tuple[Expr, ...]) -> list[Expr]:
-    """Return the distinct coordinates and parameters below ``roots`` in first-seen order."""
-    seen: set[Expr] = set()
-    found: list[Expr] = []
-    stack = list(reversed(roots))
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, (Coordinate, Parameter)):
-            found.append(node)
-        stack.extend(reversed(children(node)))
-    return found
-
-
-class _Substitution(ExprVisitor[Expr]):
-    def __init__(self, values: dict[str, Expr]) -> None:
-        super().__init__()
-        self._values = values
-
-    def visit_constant(self, node: Constant) -> Expr:
-        return node
-
-    def visit_coordinate(self, node: Coordinate) -> Expr:
-        return self._values.get(node.name, node)
-
-    def visit_parameter(self, node: Parameter) -> Expr:
-        return node
-
-    def visit_operation(self, node: Operation, left: Expr, right: Expr) -> Expr:
-        return operation(node.op, left, right)
-
-    def visit_lookup(self, node: Lookup, indices: tuple[Expr, ...]) -> Expr:
-        return lookup(node.values, node.shape, indices)
-
-    def visit_call(self, node: Call, operand: Expr) -> Expr:
-        return call(node.evaluator, operand)
-
-
-def substitute(roots: tuple[Expr, ...], values: dict[str, Expr]) -> tuple[Expr, ...]:
-    """Replace coordinates by name, sharing preserved; nothing is simplified."""
-    visitor = _Substitution(values)
-    return tuple(visitor.visit(root) for root in roots)

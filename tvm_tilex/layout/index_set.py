@@ -19,10 +19,10 @@ from tvm_tilex.layout.expr import (
     Parameter,
     as_expr,
     coordinate,
-    leaves,
     tracing,
 )
 from tvm_tilex.layout.interval import Interval, IntervalAnalysis, Unsafe
+from tvm_tilex.layout.visitor import leaves
 
 __all__ = ["Axis", "IndexSet"]
 

@@ -14,12 +14,12 @@ from tvm_tilex.layout.expr import (
     Constant,
     Coordinate,
     Expr,
-    ExprVisitor,
     Lookup,
     Op,
     Operation,
     Parameter,
 )
+from tvm_tilex.layout.visitor import ExprVisitor
 
 __all__ = ["Interval", "IntervalAnalysis", "Unsafe"]
 

@@ -21,8 +21,12 @@ from fractions import Fraction
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap, Piece, checks_of
-from tvm_tilex.layout.expr import Expr, coordinate, substitute
+from tvm_tilex.layout.expr import (
+    Expr,
+    coordinate,
+)
 from tvm_tilex.layout.index_set import Axis, IndexSet
+from tvm_tilex.layout.visitor import substitute
 
 __all__ = ["Recast"]
 

@@ -11,13 +11,13 @@ from tvm_tilex.layout.expr import (
     Constant,
     Coordinate,
     Expr,
-    ExprVisitor,
     Lookup,
     Op,
     Operation,
     Parameter,
 )
 from tvm_tilex.layout.index_set import Axis, IndexSet
+from tvm_tilex.layout.visitor import ExprVisitor
 
 __all__ = ["expr_text", "index_set_text", "map_text", "nest_text", "radix_text"]
 

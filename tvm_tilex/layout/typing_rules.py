@@ -45,7 +45,7 @@ def require_composable(outer: LayoutMap, inner: LayoutMap) -> None:
 
 def _guards_included(source: IndexSet, target: IndexSet) -> bool:
     rename: dict[str, Expr] = dict(zip(target.names, source.coordinates, strict=True))
-    from tvm_tilex.layout.expr import substitute
+    from tvm_tilex.layout.visitor import substitute
 
     return all(any(g is h for h in source.guards) for g in substitute(target.guards, rename))
 

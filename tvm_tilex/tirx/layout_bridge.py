@@ -28,7 +28,7 @@ from tvm_tilex.layout import (
     prove,
 )
 from tvm_tilex.layout.evaluate import apply_operation
-from tvm_tilex.layout.expr import children
+from tvm_tilex.layout.visitor import children
 from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, tirx
 from tvm_tilex.tirx.compat import builder as T
 
