@@ -3,7 +3,14 @@
 A planner sees facts and never IR, so that a score or a measurement cannot make a map legal.
 """
 
-from tvm_tilex.plan.cost import AnalyticCost, CostFacts, CostPolicy, ServiceCost, cost_policy
+from tvm_tilex.plan.cost import (
+    AnalyticCost,
+    CostFacts,
+    CostPolicy,
+    ServiceCost,
+    cost_policy,
+    register_cost_policy,
+)
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
 from tvm_tilex.plan.planner import PlanRefusal, plan_groups
@@ -21,4 +28,5 @@ __all__ = [
     "TargetFacts",
     "cost_policy",
     "plan_groups",
+    "register_cost_policy",
 ]

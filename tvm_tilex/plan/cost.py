@@ -108,28 +108,50 @@ class ServiceCost:
         return self.analytic(facts) + (reads + writes) / threads
 
 
-_POLICIES: dict[str, Callable[[], CostPolicy]] = {
-    "analytic": AnalyticCost,
-    "service": ServiceCost,
+Factory = Callable[[], CostPolicy]
+
+# (name, target kind) -> factory; kind None serves every target without a policy of its own.
+_POLICIES: dict[tuple[str, str | None], Factory] = {
+    ("analytic", None): AnalyticCost,
+    ("service", None): ServiceCost,
 }
 
 
-def register_cost_policy(name: str, factory: Callable[[], CostPolicy]) -> None:
-    """Make a policy selectable by ``CompileOptions(cost_policy=name)``."""
-    _POLICIES[name] = factory
+def register_cost_policy(name: str, factory: Factory, *, kind: str | None = None) -> None:
+    """Make a policy selectable by ``CompileOptions(cost_policy=name)``.
+
+    Parameters
+    ----------
+    name
+        A new name: compiled kernels are cached under it, so that it can't change its meaning.
+    factory
+        Called without arguments for every plan; returns the policy.
+    kind
+        The target kind that the policy is for; None for every kind without one of its own.
+
+    Raises
+    ------
+    OptionError
+        If another factory has the name for that kind.
+    """
+    known = _POLICIES.setdefault((name, kind), factory)
+    if known is not factory:
+        raise OptionError(f"cost policy {name!r} is registered already: choose another name")
 
 
-def cost_policy(name: str) -> CostPolicy:
-    """Return the registered policy of that name.
+def cost_policy(name: str, kind: str | None = None) -> CostPolicy:
+    """Return the policy of that name for a target kind.
 
     Raises
     ------
     OptionError
         If there is none.
     """
-    if name not in _POLICIES:
-        raise OptionError(f"cost_policy={name!r}: registered are {', '.join(sorted(_POLICIES))}")
-    return _POLICIES[name]()
+    factory = _POLICIES.get((name, kind)) or _POLICIES.get((name, None))
+    if factory is None:
+        usable = sorted({known for known, of in _POLICIES if of in (None, kind)})
+        raise OptionError(f"cost_policy={name!r}: registered are {', '.join(usable)}")
+    return factory()
 
 
 def score(policy: CostPolicy, facts: CostFacts) -> float:
@@ -140,7 +162,13 @@ def score(policy: CostPolicy, facts: CostFacts) -> float:
     OptionError
         If the score is not finite or is negative.
     """
-    value = float(policy(facts))
+    given = policy(facts)
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise OptionError(f"cost policy gave {value} for S={facts.subgroups}; must be finite, >= 0")
+        raise OptionError(
+            f"cost policy gave {given!r} for S={facts.subgroups}; must be finite, not negative"
+        )
     return value

@@ -71,9 +71,13 @@ class CompileOptions:
             _require(self, name, _is_count(getattr(self, name)), "0 or a positive integer")
         threads = self.threads_per_group
         _require(self, "threads_per_group", threads % 32 == 0, "a multiple of 32")
-        elements = self.reduction_lane_elements
-        _require(self, "reduction_lane_elements", elements in (0, *_ELEMENTS), "0, 1, 2, 4 or 8")
-        _require(self, "reduction_unroll", self.reduction_unroll in _ELEMENTS, "1, 2, 4 or 8")
+        for name, choices in (
+            ("reduction_lane_elements", (0, *_ELEMENTS)),
+            ("reduction_unroll", _ELEMENTS),
+        ):
+            value = getattr(self, name)
+            rule = f"{', '.join(map(str, choices[:-1]))} or {choices[-1]}"
+            _require(self, name, _is_count(value) and value in choices, rule)
         for name in ("max_reduction_striped_scalars_per_worker", "max_thread_candidates"):
             value = getattr(self, name)
             _require(self, name, _is_count(value) and value > 0, "a positive integer")

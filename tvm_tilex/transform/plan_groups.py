@@ -54,7 +54,7 @@ class PlanGroups:
         admission = admit(func, lanes=wanted.target.lanes, kind=wanted.kind)
         if admission.facts is None:
             raise MappingError(f"{func.attrs['global_symbol']}: changed since it was proved")
-        policy = self.policy or cost_policy(wanted.options.cost_policy)
+        policy = self.policy or cost_policy(wanted.options.cost_policy, wanted.kind)
         try:
             plan = plan_groups(admission.facts, wanted.target, wanted.request, policy)
         except PlanRefusal as refusal:
