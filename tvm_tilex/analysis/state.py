@@ -65,7 +65,8 @@ def is_identity(value: Any, combiner: str, dtype: str) -> bool:
     """Whether ``value`` is the exact identity: -inf, +inf, or +0 (not -0)."""
     if not isinstance(value, (tirx.FloatImm, tirx.IntImm)) or str(value.ty.dtype) != dtype:
         return False
-    wanted = Combiner[combiner].identity(dtype_of(dtype))
+    # The identities of every float type are those of FP32.
+    wanted = Combiner[combiner].identity(dtype_of("float32" if "float" in dtype else dtype))
     number = float(value.value)
     return number == wanted and math.copysign(1.0, number) == math.copysign(1.0, wanted or 1.0)
 

@@ -25,7 +25,7 @@ from typing import Any
 from tvm_tilex.analysis.purity import calls
 from tvm_tilex.analysis.reduction import ReductionUpdate, match_update
 from tvm_tilex.ir import Combiner
-from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.ir.types import DTYPES, dtype_of
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, IRModule, PrimFunc, tirx
 from tvm_tilex.transform.common import (
@@ -69,6 +69,8 @@ class VectorizeReductions:
         update = match_update(loop)
         if not isinstance(update, ReductionUpdate) or update.policy != "unordered_tree":
             return loop
+        if update.dtype not in DTYPES:
+            return loop  # a state that the language has no identity for
         called = calls(update.contribution)
         if IF_THEN_ELSE in called:
             return loop  # lazy selection has no vector form
