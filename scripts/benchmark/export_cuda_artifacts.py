@@ -1,0 +1,100 @@
+"""Compiles library kernels for CUDA and writes what another machine needs to launch them.
+
+    python scripts/benchmark/export_cuda_artifacts.py artifacts.json [--plans grid|automatic]
+
+The output holds, for every operator, shape, storage type and plan: source, entry, grid, threads, the
+order of the buffers, the plan, and why anything was refused. `measure_cuda.py` needs only that file
+and a GPU: no TVM there, so that a build machine without a GPU and a GPU machine without the compiler
+suffice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+import click
+
+import tvm_tilex as tx
+from tvm_tilex import kernels
+
+OPERATORS = ("row_sum", "softmax", "rmsnorm", "layernorm", "residual_layernorm", "cross_entropy")
+SHAPES = (
+    (32768, 256),
+    (16384, 1024),
+    (8192, 4096),
+    (4096, 8192),
+    (2048, 16384),
+    (1024, 32000),
+    (512, 131072),
+    (8191, 4095),
+)
+AUTOMATIC = (0, 0, 0)
+
+
+def grid(columns: int, item_bytes: int) -> list[tuple[int, int, int]]:
+    """(threads, Q, V) worth measuring for a width."""
+    widest = 16 // item_bytes
+    vectors = [v for v in (widest, widest // 2) if columns % v == 0] or [1]
+    plans = []
+    for lane_elements in vectors:
+        for subgroups in (1, 2, 4, 8, 12, 16, 20, 25, 32):
+            per_worker = columns / (32 * subgroups * lane_elements)
+            if not 0.9 <= per_worker <= 64 / lane_elements and columns < 100_000:
+                continue
+            packings = {1: (2, 4, 8, 16), 2: (1, 2, 4, 8), 4: (1, 2)}.get(subgroups, (1,))
+            plans += [(32 * subgroups * q, q, lane_elements) for q in packings]
+    return plans
+
+
+@click.command()
+@click.argument("output")
+@click.option("--plans", type=click.Choice(["grid", "automatic"]), default="grid")
+@click.option("--dtype", default="float32")
+@click.option("--operators", default=",".join(OPERATORS))
+def main(output: str, plans: str, dtype: str, operators: str) -> None:
+    rows = []
+    for name in operators.split(","):
+        entry = kernels.catalog()[name]
+        for shape in SHAPES:
+            wanted = [AUTOMATIC]
+            if plans == "grid":
+                wanted += grid(shape[1], 4 if dtype == "float32" else 2)
+            for plan in wanted:
+                rows.append(_row(entry, shape, dtype, plan))
+        print(name, len(rows), file=sys.stderr)
+    with open(output, "w") as file:
+        json.dump({"dtype": dtype, "rows": rows}, file)
+
+
+def _row(entry, shape, dtype, wanted):
+    threads, packed, lane_elements = wanted
+    options = tx.CompileOptions(
+        threads_per_group=threads,
+        reduction_programs_per_group=packed,
+        reduction_lane_elements=lane_elements,
+        shared_tile_materialization="recompute" if shape[1] > 100_000 and threads else None,
+        max_reduction_striped_scalars_per_worker=96,
+    )
+    row = {"operator": entry.name, "shape": shape, "requested": wanted}
+    try:
+        specs = entry.specs(*shape, dtype)
+        artifact = tx.compile(entry.kernel, *specs, target="cuda", options=options)
+    except tx.errors.TilexError as error:
+        return {**row, "refused": str(error)}
+    plan = artifact.plan
+    return {
+        **row,
+        "source": artifact.source,
+        "launches": [dataclasses.asdict(launch) for launch in artifact.device.launches],
+        "parameters": [v.name for v in artifact.tile_ir.views],
+        "materialization": artifact.materialization.value,
+        "plan": None if plan is None else {**dataclasses.asdict(plan), "candidates": []},
+        "fallback": artifact.fallback,
+        "useful_bytes": entry.useful_bytes(*shape, dtype),
+    }
+
+
+if __name__ == "__main__":
+    main()
