@@ -65,7 +65,7 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         mode = self.shared_tile_materialization
-        if isinstance(mode, str):
+        if mode is not None and not isinstance(mode, SharedTileMaterialization):
             object.__setattr__(self, "shared_tile_materialization", _materialization(mode))
         for name in ("threads_per_group", "reduction_programs_per_group"):
             _require(self, name, _is_count(getattr(self, name)), "0 or a positive integer")
@@ -113,9 +113,9 @@ def _require(options: CompileOptions, name: str, holds: bool, rule: str) -> None
         raise OptionError(f"{name}={getattr(options, name)!r}: must be {rule}")
 
 
-def _materialization(name: str) -> SharedTileMaterialization:
+def _materialization(name: Any) -> SharedTileMaterialization:
     for mode in SharedTileMaterialization:
-        if name.lower().replace("_", "-") == mode.value:
+        if isinstance(name, str) and name.lower().replace("_", "-") == mode.value:
             return mode
     known = ", ".join(repr(mode.value) for mode in SharedTileMaterialization)
     raise OptionError(f"shared_tile_materialization={name!r}: use one of {known}")
