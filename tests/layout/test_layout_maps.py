@@ -9,6 +9,7 @@ import pytest
 
 from tvm_tilex.errors import LayoutError, ParseError
 from tvm_tilex.layout import (
+    DISPROVEN,
     ArithmeticRangeError,
     Axis,
     BitLinear,
@@ -311,6 +312,21 @@ def test_typed_visitor_and_interning():
     assert substitute((i + 1,), {"i": coordinate("j")})[0] is coordinate("j") + 1
 
 
+def test_deep_and_shared_expressions_stay_cheap():
+    chain = shared = i
+    for _ in range(3000):
+        chain = chain + 1 - 1
+    for _ in range(200):
+        shared = shared + shared
+    map = IndexExpr(B(i=8), B(x=8), (chain,))
+    assert prove(map, 0).all_proven and analyze_finite(map).all_proven and map(3) == 3
+    wide = IndexExpr(B(i=8), B(x=8), (shared,))
+    assert prove(wide, 0).totality.kind is DISPROVEN
+    assert "large expression" in str(wide.values[0])
+    with pytest.raises(LayoutError, match="shares too much"):
+        str(wide)
+
+
 def test_finite_table_is_checked():
     with pytest.raises(LayoutError, match="3 table rows"):
         FiniteTable(B(a=4), B(v=9), ((1,), (2,), (3,)))
@@ -321,3 +337,42 @@ def test_finite_table_is_checked():
 
 def test_oracle_is_bounded():
     assert analyze_finite(parse_map("2000000:1")).totality.unknown
+
+
+def test_layout_imports_only_support_and_errors():
+    import ast
+    from pathlib import Path
+
+    import tvm_tilex.layout
+
+    allowed = ("tvm_tilex.layout", "tvm_tilex.support", "tvm_tilex.errors")
+    for file in Path(tvm_tilex.layout.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                if name.split(".")[0] in ("tvm", "tvm_tilex"):
+                    assert name.startswith(allowed), f"{file.name} imports {name}"
+
+
+def test_the_oracle_uses_no_proof_machinery():
+    import ast
+    from pathlib import Path
+
+    import tvm_tilex.layout.finite as finite
+
+    forbidden = (
+        "affine",
+        "context",
+        "forms",
+        "gf2",
+        "interval",
+        "proof",
+        "bounds",
+        "evaluate",
+        "application",
+        "normalize",
+    )
+    for node in ast.walk(ast.parse(Path(finite.__file__).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.module.split(".")[-1] not in forbidden

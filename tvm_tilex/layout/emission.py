@@ -70,5 +70,8 @@ def require_proven(
 
 
 def _short(map: LayoutMap) -> str:
-    text = str(map)
+    try:
+        text = str(map)
+    except LayoutError:
+        return f"{type(map).__name__} from {map.domain} to {map.codomain}"
     return text if len(text) <= 160 else text[:157] + "..."

@@ -194,9 +194,9 @@ class Expr:
         return f"<{self}>"
 
     def __str__(self) -> str:
-        from tvm_tilex.layout.text import expr_text
+        from tvm_tilex.layout.text import brief
 
-        return expr_text(self)
+        return brief(self, 4000)
 
 
 ExprLike = Expr | int

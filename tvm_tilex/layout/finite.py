@@ -74,29 +74,45 @@ def _binary(op: Op, a: int, b: int) -> int:
     return _fit({"+": a + b, "-": a - b, "*": a * b}[symbol])
 
 
+def _operands(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Operation):
+        return (expr.left, expr.right)
+    if isinstance(expr, Lookup):
+        return expr.indices
+    return (expr.operand,) if isinstance(expr, Call) else ()
+
+
 def _expression(expr: Expr, env: Mapping[str, int], memo: dict[Expr, int]) -> int:
-    known = memo.get(expr)
-    if known is not None:
-        return known
+    """Evaluate with an explicit stack, so that depth is not limited."""
+    stack = [expr]
+    while stack:
+        node = stack[-1]
+        missing = [e for e in _operands(node) if e not in memo]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        stack.pop()
+        if node not in memo:
+            memo[node] = _node(node, env, memo)
+    return memo[expr]
+
+
+def _node(expr: Expr, env: Mapping[str, int], memo: dict[Expr, int]) -> int:
     if isinstance(expr, Constant):
         return expr.value
     if isinstance(expr, (Coordinate, Parameter)):
         return env[expr.name]
     if isinstance(expr, Operation):
-        left = _expression(expr.left, env, memo)
-        value = _binary(expr.op, left, _expression(expr.right, env, memo))
-    elif isinstance(expr, Lookup):
-        index = [_expression(i, env, memo) for i in expr.indices]
+        return _binary(expr.op, memo[expr.left], memo[expr.right])
+    if isinstance(expr, Lookup):
+        index = [memo[i] for i in expr.indices]
         if any(not 0 <= i < n for i, n in zip(index, expr.shape, strict=True)):
             raise OracleFailure(f"table index {index}")
         steps = [prod(expr.shape[k + 1 :]) for k in range(len(index))]
-        value = expr.values[sum(i * s for i, s in zip(index, steps, strict=True))]
-    elif isinstance(expr, Call):
-        value = _fit(expr.evaluator.evaluate(_expression(expr.operand, env, memo)))
-    else:
-        raise LayoutError(f"the oracle has no rule for {type(expr).__name__}")
-    memo[expr] = value
-    return value
+        return expr.values[sum(i * s for i, s in zip(index, steps, strict=True))]
+    if isinstance(expr, Call):
+        return _fit(expr.evaluator.evaluate(memo[expr.operand]))
+    raise LayoutError(f"the oracle has no rule for {type(expr).__name__}")
 
 
 def _member(space: IndexSet, point: Point, params: Mapping[str, int]) -> bool:

@@ -97,8 +97,9 @@ class IntervalAnalysis(ExprVisitor[Interval]):
 
 
 def _short(node: Expr) -> str:
-    text = str(node)
-    return text if len(text) <= 48 else text[:45] + "..."
+    from tvm_tilex.layout.text import brief
+
+    return brief(node)
 
 
 def _add(_: Operation, a: Interval, b: Interval) -> Interval:

@@ -27,6 +27,7 @@ _LEVEL = {
     Op.ADD: 5, Op.SUB: 5, Op.MUL: 6, Op.DIV: 6, Op.MOD: 6,
 }  # fmt: skip
 _ATOM = 7
+_TREE_LIMIT = 100_000
 
 
 class _Printer(ExprVisitor[tuple[str, int]]):
@@ -60,9 +61,50 @@ class _Printer(ExprVisitor[tuple[str, int]]):
         return (f"call({node.evaluator}, {operand[0]})", _ATOM)
 
 
+class _TreeSize(ExprVisitor[int]):
+    """Nodes of the tree that the text spells out; sharing is lost in text."""
+
+    def visit_constant(self, node: Constant) -> int:
+        return 1
+
+    def visit_coordinate(self, node: Coordinate) -> int:
+        return 1
+
+    def visit_parameter(self, node: Parameter) -> int:
+        return 1
+
+    def visit_operation(self, node: Operation, left: int, right: int) -> int:
+        return 1 + left + right
+
+    def visit_lookup(self, node: Lookup, indices: tuple[int, ...]) -> int:
+        return len(node.values) + sum(indices)
+
+    def visit_call(self, node: Call, operand: int) -> int:
+        return 1 + operand
+
+
 def expr_text(expr: Expr) -> str:
-    """Return the infix text of an expression."""
+    """Return the infix text of an expression.
+
+    Raises
+    ------
+    LayoutError
+        Where sharing would make the text longer than 100,000 nodes.
+    """
+    size = _TreeSize().visit(expr)
+    if size > _TREE_LIMIT:
+        raise LayoutError(f"the text form would have {size} nodes: the expression shares too much")
     return _Printer().visit(expr)[0]
+
+
+def brief(expr: Expr, limit: int = 48) -> str:
+    """Return the text of an expression for a message, cut to about ``limit`` characters."""
+    if _TreeSize().visit(expr) > limit * 4:
+        return (
+            f"a large expression under '{expr.op.value}'" if isinstance(expr, Operation) else "..."
+        )
+    text = _Printer().visit(expr)[0]
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _axis(axis: Axis) -> str:

@@ -137,9 +137,7 @@ def _require_lowerable(map: LayoutMap) -> None:
             )
     totality = prove(map, 0).totality
     if not totality.proven:
-        raise LoweringError(
-            f"the map has no safe 64-bit lowering: {totality.reason}\n  map: {str(map)[:160]}"
-        )
+        raise LoweringError(f"the map has no safe 64-bit lowering: {totality.reason}")
 
 
 def lower_values(
