@@ -55,7 +55,10 @@ MUTATIONS = {
     "inner loop bound": _soft(
         "target and binding",
         "not outermost",
-        (MAX_LOOP, MAX_LOOP.replace('"tilex.policy"', '"tilex.binding": "subgroup", "tilex.policy"')),
+        (
+            MAX_LOOP,
+            MAX_LOOP.replace('"tilex.policy"', '"tilex.binding": "subgroup", "tilex.policy"'),
+        ),
         meaning=softmax,
     ),
     "root bound to a warp": _soft(
@@ -69,7 +72,10 @@ MUTATIONS = {
         "kernel ABI", "may alias", (', "tirx.noalias": True}', "}"), meaning=softmax
     ),
     "promise withdrawn": _norm(
-        "kernel ABI", "may alias", ('"tirx.noalias": True', '"tirx.noalias": False'), meaning=normalized
+        "kernel ABI",
+        "may alias",
+        ('"tirx.noalias": True', '"tirx.noalias": False'),
+        meaning=normalized,
     ),
     # reduction type
     "wrong operator under the marker": _soft(
@@ -137,8 +143,10 @@ MUTATIONS = {
     "second store afterwards": _soft(
         "canonical state",
         "stored 3 times",
-        ("            " + DOMAIN + I16 + SOFT_STORE,
-         "            carry4[0] = carry4[0] * T.float32(2)" + I12 + DOMAIN + I16 + SOFT_STORE),
+        (
+            "            " + DOMAIN + I16 + SOFT_STORE,
+            "            carry4[0] = carry4[0] * T.float32(2)" + I12 + DOMAIN + I16 + SOFT_STORE,
+        ),
         meaning=lambda x: softmax(x) / 2,
     ),
     "two updates": _soft(
@@ -184,7 +192,10 @@ MUTATIONS = {
     "claimed purity": _norm(
         "contribution",
         "call_pure_extern",
-        (NORM_SQUARES, 'carry14[0] = carry14[0] + T.call_pure_extern("float32", "fabsf", tile12[columns])'),
+        (
+            NORM_SQUARES,
+            'carry14[0] = carry14[0] + T.call_pure_extern("float32", "fabsf", tile12[columns])',
+        ),
     ),
     "opaque call in a domain": _norm(
         "contribution",
@@ -200,8 +211,10 @@ MUTATIONS = {
     "reduction under a condition": _soft(
         "control",
         "under a condition",
-        (MAX_LOOP + I16 + MAX_UPDATE,
-         "if program < 3:" + I16 + MAX_LOOP + I16 + "    " + MAX_UPDATE),
+        (
+            MAX_LOOP + I16 + MAX_UPDATE,
+            "if program < 3:" + I16 + MAX_LOOP + I16 + "    " + MAX_UPDATE,
+        ),
         meaning=softmax,
     ),
     "conditional update": _soft(
@@ -222,15 +235,16 @@ MUTATIONS = {
     "unrolled reduction": _norm(
         "control",
         "not serial",
-        ('T.serial(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}',
-         'T.unroll(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}'),
+        (
+            'T.serial(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}',
+            'T.unroll(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}',
+        ),
         meaning=normalized,
     ),
     "two stores under a condition": _soft(
         "control",
         "guards more than one",
-        (DOMAIN + I16 + SOFT_STORE,
-         "if program < 3:" + I16 + DOMAIN + I16 + "    " + SOFT_STORE),
+        (DOMAIN + I16 + SOFT_STORE, "if program < 3:" + I16 + DOMAIN + I16 + "    " + SOFT_STORE),
         meaning=softmax,
     ),
     # execution nesting
@@ -242,7 +256,10 @@ MUTATIONS = {
     "marked nest": _soft(
         "execution nesting",
         "parallel nest",
-        (DOMAIN + I16 + SOFT_STORE, 'for columns in T.serial(70, annotations={"tilex.nested": 1}):' + I16 + SOFT_STORE),
+        (
+            DOMAIN + I16 + SOFT_STORE,
+            'for columns in T.serial(70, annotations={"tilex.nested": 1}):' + I16 + SOFT_STORE,
+        ),
         meaning=softmax,
     ),
     "serial root": _soft(
@@ -261,7 +278,10 @@ MUTATIONS = {
     "two elements at one address": _soft(
         "global effects",
         "more than once",
-        (SOFT_STORE, SOFT_STORE.replace("output[program, columns]", "output[program, columns // 2]")),
+        (
+            SOFT_STORE,
+            SOFT_STORE.replace("output[program, columns]", "output[program, columns // 2]"),
+        ),
     ),
     "modular address": _norm(
         "global effects",
@@ -271,12 +291,22 @@ MUTATIONS = {
     "read at another element": _soft(
         "global effects",
         "read at another element",
-        (SOFT_STORE, "output[program, columns] = tile3[columns] / carry4[0] + output[program, 69 - columns]"),
+        (
+            SOFT_STORE,
+            "output[program, columns] = tile3[columns] / carry4[0] + output[program, 69 - columns]",
+        ),
     ),
     "two domains overlap": _soft(
         "global effects",
         "two domains",
-        (SOFT_STORE, SOFT_STORE + I12 + "for late in T.serial(69):" + I16 + "output[program, late + 1] = tile3[late]"),
+        (
+            SOFT_STORE,
+            SOFT_STORE
+            + I12
+            + "for late in T.serial(69):"
+            + I16
+            + "output[program, late + 1] = tile3[late]",
+        ),
         meaning=lambda x: np.concatenate([softmax(x)[:, :1], exponentials(x)[:, :-1]], axis=1),
     ),
     "two stores in a domain": _soft(
@@ -288,7 +318,10 @@ MUTATIONS = {
     "output elements share memory": _soft(
         "global effects",
         "not compact",
-        ('output: T.Buffer((3, 70), "float32", align=4)', 'output: T.Buffer((3, 70), "float32", strides=(70, 0), align=4)'),
+        (
+            'output: T.Buffer((3, 70), "float32", align=4)',
+            'output: T.Buffer((3, 70), "float32", strides=(70, 0), align=4)',
+        ),
     ),
     # distributed private storage
     "reversed read": _soft(
@@ -316,7 +349,16 @@ MUTATIONS = {
     "stored conditionally": _soft(
         "distributed private storage",
         "stored conditionally",
-        (SUM_ALLOC, "flag = T.alloc_local((1,))" + I12 + "if program < 2:" + I16 + "flag[0] = T.float32(0)" + I12 + SUM_ALLOC),
+        (
+            SUM_ALLOC,
+            "flag = T.alloc_local((1,))"
+            + I12
+            + "if program < 2:"
+            + I16
+            + "flag[0] = T.float32(0)"
+            + I12
+            + SUM_ALLOC,
+        ),
         meaning=softmax,
     ),
     "unmarked reduction": _soft(
@@ -334,19 +376,30 @@ MUTATIONS = {
     "global scratch": _norm(
         "manual resources",
         "placed in global memory",
-        ("carry14 = T.alloc_local((1,))", "carry14 = T.alloc_local((1,))" + I12 + 'scratch = T.alloc_buffer((70,), scope="global")'),
+        (
+            "carry14 = T.alloc_local((1,))",
+            "carry14 = T.alloc_local((1,))"
+            + I12
+            + 'scratch = T.alloc_buffer((70,), scope="global")',
+        ),
         meaning=normalized,
     ),
     "padded carry": _soft(
         "manual resources",
         "not compact",
-        (SUM_ALLOC, 'unused = T.alloc_buffer((4, 4), strides=(5, 1), scope="local")' + I12 + SUM_ALLOC),
+        (
+            SUM_ALLOC,
+            'unused = T.alloc_buffer((4, 4), strides=(5, 1), scope="local")' + I12 + SUM_ALLOC,
+        ),
         meaning=softmax,
     ),
     "second name": _soft(
         "manual resources",
         "renames other memory",
-        (SUM_ALLOC, 'alias = T.decl_buffer((70,), data=tile3.data, scope="local")' + I12 + SUM_ALLOC),
+        (
+            SUM_ALLOC,
+            'alias = T.decl_buffer((70,), data=tile3.data, scope="local")' + I12 + SUM_ALLOC,
+        ),
         meaning=softmax,
     ),
     "allocated outside": _soft(
@@ -358,8 +411,18 @@ MUTATIONS = {
     "while": _soft(
         "dynamic control",
         "While",
-        (SUM_ALLOC, "count = T.alloc_local((1,), \"int32\")" + I12 + "count[0] = 0" + I12
-         + "while count[0] < 2:" + I16 + "count[0] = count[0] + 1" + I12 + SUM_ALLOC),
+        (
+            SUM_ALLOC,
+            'count = T.alloc_local((1,), "int32")'
+            + I12
+            + "count[0] = 0"
+            + I12
+            + "while count[0] < 2:"
+            + I16
+            + "count[0] = count[0] + 1"
+            + I12
+            + SUM_ALLOC,
+        ),
         meaning=softmax,
     ),
     "assert": _soft(

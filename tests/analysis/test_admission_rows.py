@@ -132,7 +132,9 @@ def test_a_second_root_declines(name):
 
 def test_ordered_reductions_alone_keep_the_reference_map():
     text = raw.exported("row_sum", forward=True).replace("unordered_tree", "fold_left")
-    raw.assert_only_declines(raw.admission(text), "numerical permission", "every reduction is ordered")
+    raw.assert_only_declines(
+        raw.admission(text), "numerical permission", "every reduction is ordered"
+    )
 
 
 def test_one_bad_reduction_declines_the_good_one_beside_it():

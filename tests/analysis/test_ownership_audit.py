@@ -26,8 +26,16 @@ STORAGE = {
     "never read": (
         "never read",
         [
-            (SUM_ALLOC, "dead = T.alloc_local((70,))" + I12 + DOMAIN + I16
-             + "dead[columns] = T.float32(1)" + I12 + SUM_ALLOC),
+            (
+                SUM_ALLOC,
+                "dead = T.alloc_local((70,))"
+                + I12
+                + DOMAIN
+                + I16
+                + "dead[columns] = T.float32(1)"
+                + I12
+                + SUM_ALLOC,
+            ),
         ],
     ),
     "stored in part": ("not stored whole", [(TILE3, "tile3 = T.alloc_local((80,))")]),
@@ -117,9 +125,12 @@ def test_a_row_major_tile_may_be_read_linearly():
     """Equality of coordinates is proved, not compared as text."""
     text = raw.edited(
         raw.exported("softmax"),
-        (DOMAIN + I16 + SOFT_STORE,
-         "for a, b in T.grid(7, 10):" + I16
-         + "output[program, a * 10 + b] = tile3[a * 10 + b] / carry4[0]"),
+        (
+            DOMAIN + I16 + SOFT_STORE,
+            "for a, b in T.grid(7, 10):"
+            + I16
+            + "output[program, a * 10 + b] = tile3[a * 10 + b] / carry4[0]",
+        ),
     )
     found = {row.name: row.verdict for row in raw.admission(text).rows}
     assert found[ROW].proven

@@ -164,20 +164,61 @@ def index_in_bounds(
     analyzer = Analyzer()
     for var, bounds in ranges.items():
         analyzer.bind(var, bounds)
-    zero = tirx.IntImm(str(index.ty.dtype), 0)
 
     def prove() -> bool:
-        return bool(analyzer.can_prove(index >= zero) and analyzer.can_prove(index < extent))
+        return any(_between(analyzer, form, extent) for form in _forms(index, extent))
 
     return bool(_under(analyzer, conditions, prove))
 
 
+def _between(analyzer: Any, index: Any, extent: Any) -> bool:
+    zero = tirx.IntImm(str(index.ty.dtype), 0)
+    return bool(analyzer.can_prove(index >= zero) and analyzer.can_prove(index < extent))
+
+
+def _forms(index: Any, extent: Any) -> Iterator[Any]:
+    """The index, and the operand of its conversion: in [0, extent) the two are equal.
+
+    That needs the extent to be representable in the type converted to.
+    """
+    yield index
+    if isinstance(index, tirx.Cast) and isinstance(extent, tirx.IntImm):
+        target, source = str(index.ty.dtype), str(index.value.ty.dtype)
+        bits = int(target.removeprefix("int")) if target.startswith("int") else 0
+        if bits and source.startswith("int") and int(extent.value) <= 2 ** (bits - 1):
+            yield index.value
+
+
 def _conjuncts(predicate: Any) -> Iterator[Any]:
+    """Predicates that hold together if ``predicate`` does; negations are pushed inside."""
     if isinstance(predicate, tirx.And):
         yield from _conjuncts(predicate.a)
         yield from _conjuncts(predicate.b)
-    else:
-        yield predicate
+        return
+    if isinstance(predicate, tirx.Not):
+        inner = predicate.a
+        if isinstance(inner, tirx.Not):
+            yield from _conjuncts(inner.a)
+            return
+        if isinstance(inner, tirx.Or):
+            yield from _conjuncts(tirx.Not(inner.a))
+            yield from _conjuncts(tirx.Not(inner.b))
+            return
+        for kind, opposite in _OPPOSITES.items():
+            if isinstance(inner, kind) and not _over_floats(inner):
+                yield opposite(inner.a, inner.b)
+                return
+    yield predicate
+
+
+_OPPOSITES = {
+    tirx.LT: tirx.GE,
+    tirx.GE: tirx.LT,
+    tirx.LE: tirx.GT,
+    tirx.GT: tirx.LE,
+    tirx.EQ: tirx.NE,
+    tirx.NE: tirx.EQ,
+}
 
 
 def _over_floats(predicate: Any) -> bool:
