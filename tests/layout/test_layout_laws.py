@@ -84,7 +84,7 @@ def _tuple(value):
     return value if isinstance(value, tuple) else (value,)
 
 
-@LAWS
+@settings(LAWS, max_examples=25)
 @given(chains(2), chains(2))
 def test_product_is_pairwise_and_functorial(first, second):
     f1, g1 = first
@@ -125,10 +125,10 @@ def test_mixed_radix_is_the_digit_sum(digits):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_proofs_never_contradict_the_oracle(fuzz_layout, seed):
-    tally = fuzz_layout.run(1800, seed)
+    tally = fuzz_layout.run(900, seed)
     for kind in fuzz_layout.CLASSES:
         decided = sum(n for key, n in tally[kind].items() if key.endswith("PROVEN"))
-        assert decided > 300, (kind, tally[kind])
+        assert decided > 180, (kind, tally[kind])
 
 
 def test_the_fuzzer_notices_an_unsound_prover(fuzz_layout, monkeypatch):
