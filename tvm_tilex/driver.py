@@ -15,7 +15,7 @@ from tvm_tilex import settings
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, device_launches
 from tvm_tilex.build.dump import StageDump
-from tvm_tilex.build.metal_compile import source_only
+from tvm_tilex.build.metal_compile import has_precise_toolchain, source_only
 from tvm_tilex.build.pipeline import realization, register_pipeline
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import ArgumentError, MappingError, TilexError
@@ -160,14 +160,16 @@ def _as_spec(kernel: str, name: str, given: Any) -> TensorSpec:
 
 
 def _cached(program: Program, target: Any, options: CompileOptions) -> Artifact:
-    # Text, not equality: 0.0 == -0.0 and True == 1, but they are different programs.
-    key = (format_program(program), str(target), options.to_json())
+    # Text, not equality: 0.0 == -0.0 and True == 1, but they are different programs. The toolchain
+    # decides whether a kernel that needs precise math can be launched.
+    toolchain = target.kind.name == "metal" and has_precise_toolchain()
+    key = (format_program(program), str(target), options.to_json(), toolchain)
     if key not in _ARTIFACTS:
         _ARTIFACTS[key] = _compile(program, target, options, None)
     return _ARTIFACTS[key]
 
 
-_ARTIFACTS: dict[tuple[str, str, str], Artifact] = {}
+_ARTIFACTS: dict[tuple[str, str, str, bool], Artifact] = {}
 
 
 def _lowered(program: Program, options: CompileOptions) -> IRModule:
@@ -186,7 +188,7 @@ def _compile(
     if dump is not None:
         dump.write("tile_ir", format_program(program))
     recorder = SplitRecorder()
-    with _instruments(dump, recorder), source_only():
+    with _instruments(dump, recorder), source_only() as text_only:
         mode, module, scheduled = _schedule(program, target, options, dump)
         executable = tvm.compile(scheduled, target=target, tir_pipeline="tilex")
     artifact = Artifact(
@@ -201,6 +203,7 @@ def _compile(
         proof=_proof(scheduled[program.name]),
         plan=_plan(scheduled[program.name]),
         device=_device(program.name, target, module, executable, recorder),
+        text_only=text_only,
         recompile=lambda changed: _compile(program, target, changed, None),
     )
     if dump is not None:

@@ -114,7 +114,7 @@ def chain(x: tx.TensorView["float32", 2], out: tx.TensorView["float32", 2, "out"
         out(origin, tx.shape(one, columns)).store(costly / total + cheap)
 
 
-@pytest.mark.parametrize(("mode", "stripes"), zip(MODES, (2, 1, 0), strict=True))
+@pytest.mark.parametrize(("mode", "stripes"), list(zip(MODES, (2, 1, 0), strict=True)))
 def test_each_choice_keeps_its_own_tiles(mode, stripes):
     options = tx.CompileOptions(threads_per_group=64, shared_tile_materialization=mode)
     artifact = tx.compile(chain, (3, 200), (3, 200), target="metal", options=options)

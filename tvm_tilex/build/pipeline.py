@@ -71,9 +71,10 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
 
     @tvm.transform.module_pass(opt_level=0, name="tilex")
     def pipeline(mod: IRModule, ctx: Any) -> IRModule:
-        metal_compile.expect(mod)
         mod = tvm.ir.transform.Sequential(realization(_target(mod)), name="tilex.Realize")(mod)
-        return tvm.ir.transform.Sequential(tvm_lowering(), name="tilex.Lower")(mod)
+        mod = tvm.ir.transform.Sequential(tvm_lowering(), name="tilex.Lower")(mod)
+        metal_compile.expect(mod)
+        return mod
 
     stock = tirx.compilation_pipeline
     return pipeline, stock.finalize_host_passes, finalize_device_passes

@@ -10,7 +10,6 @@ from typing import Any
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
-from tvm_tilex.build.metal_compile import has_precise_toolchain
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
@@ -53,6 +52,7 @@ class Artifact:
     proof: ProofRecord | None = None
     plan: GroupPlan | None = None
     device: DeviceArtifact | None = None
+    text_only: bool = False
     recompile: Callable[[CompileOptions], Artifact] | None = field(
         default=None, compare=False, repr=False
     )
@@ -97,7 +97,7 @@ class Artifact:
 
     def _require_precise(self) -> None:
         """Refuse Metal source whose result fast math would change."""
-        if self.kind == "metal" and self.requires_precise_math and not has_precise_toolchain():
+        if self.kind == "metal" and self.requires_precise_math and self.text_only:
             raise TargetError(
                 f"{self.name}: needs precise math, and stock TVM compiles Metal with fast math; "
                 "launching or exporting it needs Apple's toolchain (xcrun)"
