@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import warnings
+from unittest import mock
 
 import pytest
 
@@ -39,6 +42,7 @@ class TvmKernels:
         """Return the module after dlight's rules."""
         from tvm.s_tir import dlight
 
+        _import_tensor_intrinsics()
         module = function
         if not isinstance(function, self.tvm.IRModule):
             module = self.tvm.IRModule({"main": function})
@@ -61,6 +65,27 @@ class TvmKernels:
                 ]
                 found.append((axes[0], axes[1]))
         return found
+
+
+def _import_tensor_intrinsics() -> None:
+    """Import what dlight's Matmul needs, with a remembering ``inspect.getmodule``.
+
+    TVM parses hundreds of functions there and looks through all of ``sys.modules`` for each line of
+    each, which takes 19 s of processor time instead of 2.
+    """
+    original, known = inspect.getmodule, {}
+
+    def getmodule(found, _filename=None):
+        code = getattr(found, "f_code", found)
+        key = getattr(found, "__module__", None) or getattr(code, "co_filename", _filename)
+        if key is None:
+            return original(found, _filename)
+        if key not in known:
+            known[key] = original(found, _filename)
+        return known[key]
+
+    with mock.patch("inspect.getmodule", getmodule):
+        importlib.import_module("tvm.s_tir.tensor_intrin")
 
 
 def _outer_nests(statement):

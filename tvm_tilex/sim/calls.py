@@ -290,7 +290,8 @@ class CallCompiler:
         def one(machine: Machine, part: Any) -> Any:
             part = machine.defined(part, node, f"an argument of {name}")
             lanes = collectives.by_simd(machine, part, padding)
-            found = lanes.all(axis=2, keepdims=True) if padding else lanes.any(2, keepdims=True)
+            combine = np.all if padding else np.any
+            found = np.asarray(combine(lanes, axis=2, keepdims=True))
             return collectives.flatten(machine, found)
 
         return Expr(BOOL, self._collective(node, name, value, one))
