@@ -11,16 +11,23 @@ from compiled_programs import (
     order_float_sums,
     outputs_of,
 )
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from random_programs import inputs_for, programs
 
+import tvm_tilex as tx
 from tvm_tilex.ir import ElementOp, Elementwise, Parallel, ReductionPolicy
 from tvm_tilex.ir.interp import interpret
 from tvm_tilex.ir.walk import walk
+from tvm_tilex.kernels.registry import numpy_dtype
 from tvm_tilex.lowering import SharedTileMaterialization
+
+VIEW = tx.TensorView
 
 RELAXED = {
     "deadline": None,
+    "derandomize": True,
+    # A counterexample prints in full; making it smaller would compile for minutes.
+    "phases": [Phase.explicit, Phase.generate],
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
 ORDERED = tuple(policy for policy in ReductionPolicy if policy.ordered)
@@ -34,14 +41,14 @@ def check(program, modes=BOTH_MODES, **options):
             assert_equal(program, inputs, outputs_of(program, function, inputs), mode)
 
 
-@settings(max_examples=40, **RELAXED)
+@settings(max_examples=30, **RELAXED)
 @given(programs(transcendental=False))
 def test_exact_operations_equal_the_interpreter(program):
     """Every element type, bounds policy, gather and nest; NaN and infinities among the inputs."""
     check(order_float_sums(captured(program)))
 
 
-@settings(max_examples=20, **RELAXED)
+@settings(max_examples=12, **RELAXED)
 @given(programs(transcendental=False, dtypes=("float32", "bfloat16", "float16"), policies=ORDERED))
 def test_ordered_reductions_equal_the_interpreter_bit_for_bit(program):
     check(captured(program))
@@ -58,7 +65,7 @@ def test_several_root_nests(first, second):
     check(order_float_sums(program))
 
 
-@settings(max_examples=15, **RELAXED)
+@settings(max_examples=12, **RELAXED)
 @given(programs(transcendental=False, max_definitions=6))
 def test_without_the_aliasing_promise(program):
     """Every load is then a snapshot; on arrays that don't overlap nothing changes."""
@@ -112,13 +119,9 @@ def spread(results):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_every_operation_on_16_bits_rounds(dtype):
     """``(a + b) - a`` keeps the rounding of the sum; TVM's own legalization drops it."""
-    import tvm_tilex as tx
-    from tvm_tilex.kernels.registry import numpy_dtype
 
     @tx.tile_kernel
-    def lost(
-        x: tx.TensorView[dtype, 1], y: tx.TensorView[dtype, 1], out: tx.TensorView[dtype, 1, "out"]
-    ):
+    def lost(x: VIEW[dtype, 1], y: VIEW[dtype, 1], out: VIEW[dtype, 1, tx.Out]):
         n = tx.axis("n", x.extent(0))
         for _ in tx.parallel(tx.shape(tx.axis("one", 1))):
             a, b = x[tx.coord(0), tx.shape(n)], y[tx.coord(0), tx.shape(n)]

@@ -117,6 +117,7 @@ _BITWISE = {
 
 
 def _bit(value: Any) -> Any:
+    """A bool or uint8 as int32."""
     return tirx.Cast("int32", value)
 
 
@@ -129,8 +130,8 @@ def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result:
     if op is ElementOp.where:
         return tirx.Select(*operands)
     half = any(dtype.is_float and dtype.bits == 16 for dtype in dtypes)
-    # Comparisons of bool tiles; and TVM's simplifier fails on comparisons of unsigned literals.
-    narrow = dtypes[0].kind == "bool" or (dtypes[0].kind == "uint" and result.kind == "bool")
+    # Comparisons of bool tiles; and uint8, since TVM's folding fails on unsigned literals.
+    narrow = dtypes[0].kind in ("bool", "uint")
     if half:
         operands = [widened(operand) for operand in operands]
     elif narrow:
@@ -138,7 +139,9 @@ def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result:
     if op in _FOLDED:
         operands = [unfolded(operand) for operand in operands]
     value = _FUNCTIONS[op](*operands)
-    return rounded(value, result) if half and result.is_float else value
+    if half and result.is_float:
+        return rounded(value, result)
+    return tirx.Cast(result.name, value) if narrow and result.kind == "uint" else value
 
 
 def _cast(value: Any, source: DType, target: DType) -> Any:
