@@ -138,3 +138,30 @@ def test_a_kernel_that_permits_any_order_needs_no_precise_math():
     for name, found in kernels.catalog().items():
         artifact = tx.compile(found.kernel, *found.specs(2, 64), target="metal")
         assert not artifact.requires_precise_math, name
+
+
+@tx.tile_kernel
+def propagating_max(
+    x: tx.TensorView["float32", 2],  # noqa: F821
+    out: tx.TensorView["float32", 1, "out"],  # noqa: F821
+):
+    """The largest element, NaN wherever one stands."""
+    rows, one = tx.axis("rows", x.extent(0)), tx.axis("one", 1)
+    columns = tx.axis("columns", x.extent(1))
+    for nest in tx.parallel(tx.shape(rows)):
+        value = x[tx.coord(nest.index(), 0), tx.shape(one, columns)]
+        out(tx.coord(nest.index()), tx.shape(one)).store(
+            tx.reduce(value, columns, tx.maximum, nan="propagate")
+        )
+
+
+def test_propagating_nan_on_metal_needs_precise_math_and_keeps_the_reference():
+    artifact = tx.compile(propagating_max, (4, 257), (4,), target="metal")
+    assert artifact.requires_precise_math and collectives_in(artifact.source) == 0
+    assert artifact.fallback.startswith("numerical permission")
+    x = np.random.default_rng(2).standard_normal((4, 257), dtype=np.float32)
+    for row, column in enumerate((0, 31, 256)):
+        x[row, column] = np.nan
+    out = np.zeros(4, np.float32)
+    artifact.simulate(x, out)
+    assert np.isnan(out[:3]).all() and out[3] == x[3].max()

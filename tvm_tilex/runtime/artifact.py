@@ -28,6 +28,7 @@ from tvm_tilex.runtime.simulate import simulate
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule
 from tvm_tilex.transform.options import CompileOptions
+from tvm_tilex.transform.realization import realization_of
 
 __all__ = ["Artifact"]
 
@@ -78,12 +79,23 @@ class Artifact:
     @property
     def fallback(self) -> str | None:
         """Why the reference map is used although SIMD groups were considered, or None."""
-        if self.plan is not None or self.proof is None:
+        if self.plan is not None:
             return None
+        if self.proof is None:
+            return self._not_considered
         declined = self.proof.declined
         if declined is not None:
             return f"{declined.name}: {declined.reason}"
         return str(self.scheduled[self.name].attrs[attrs.PLAN_REFUSAL])
+
+    @property
+    def _not_considered(self) -> str | None:
+        """What the target lacks for SIMD groups where no option states a choice."""
+        wanted = realization_of(self.tirx[self.name], self.target, self.options)
+        stated = self.options.metal_subgroup_reductions, self.options.subgroup_reductions
+        if self.kind == "llvm" or wanted.enabled or False in stated:
+            return None
+        return wanted.reason
 
     @functools.cached_property
     def function(self) -> Any:
