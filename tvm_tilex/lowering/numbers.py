@@ -65,10 +65,24 @@ def constant(value: bool | int | float, dtype: DType) -> Any:
 
 
 def unfolded(value: Any) -> Any:
-    """The value; a floating-point zero in a form that TVM doesn't fold into its consumer."""
+    """The value with its floating-point zeros in a form that TVM doesn't fold into a consumer.
+
+    A selection or a conversion that may itself fold to a zero is rebuilt.
+    """
+    if isinstance(value, tirx.Cast):
+        return tirx.Cast(str(value.ty.dtype), unfolded(value.value))
+    if isinstance(value, tirx.Select):
+        return tirx.Select(value.condition, unfolded(value.true_value), unfolded(value.false_value))
+    if isinstance(value, compat.Call) and value.op.same_as(_LAZY):
+        condition, taken, otherwise = value.args
+        return tirx.if_then_else(condition, unfolded(taken), unfolded(otherwise))
     if not isinstance(value, tirx.FloatImm) or value.value != 0:
         return value
     dtype = str(value.ty.dtype)
     if math.copysign(1.0, value.value) > 0:
         return compat.call("tirx.fabs", tirx.FloatImm(dtype, -0.0), dtype=dtype)
-    return tirx.reinterpret(dtype, tirx.IntImm("uint32", 1 << 31))
+    bits = 8 * np.dtype(dtype).itemsize
+    return tirx.reinterpret(dtype, tirx.IntImm(f"uint{bits}", 1 << (bits - 1)))
+
+
+_LAZY = compat.Op.get(compat.IF_THEN_ELSE)
