@@ -13,7 +13,9 @@ SUM_LOOP = (
     'for columns in T.serial(70, annotations={"tilex.policy": "unordered_tree", '
     '"tilex.reduction": "add", "tilex.value": 4}):'
 )
-MARKS = 'annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 4}'
+NORM_MARKS = (
+    'annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}'
+)
 ROOT = 'for program in T.parallel(3, annotations={"tilex.parallel": 0}):'
 DOMAIN = 'for columns in T.serial(70, annotations={"tilex.domain": 1}):'
 I12, I16 = "\n" + " " * 12, "\n" + " " * 16
@@ -236,8 +238,8 @@ MUTATIONS = {
         "control",
         "not serial",
         (
-            'T.serial(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}',
-            'T.unroll(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 14}',
+            f"T.serial(70, {NORM_MARKS}",
+            f"T.unroll(70, {NORM_MARKS}",
         ),
         meaning=normalized,
     ),

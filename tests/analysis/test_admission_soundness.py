@@ -30,10 +30,11 @@ class Module:
         for p in T.parallel(4, annotations={{"tilex.parallel": 0}}):
 {body}
 """
+MARKS = 'annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 1}'
 REDUCE = """carry = T.alloc_local((1,))
 for t in T.serial({times}):
     carry[0] = T.float32(0.0)
-    for k in T.serial(70, annotations={{"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 1}}):
+    for k in T.serial(70, {marks}):
         carry[0] = carry[0] + x[p, k]
 {inside}
 {after}"""
@@ -41,7 +42,7 @@ for t in T.serial({times}):
 
 def program(inside: str = "", after: str = "", times: int = 3, before: str = ""):
     inside = "\n".join("    " + line for line in inside.splitlines())
-    text = before + "\n" + REDUCE.format(times=times, inside=inside, after=after)
+    text = before + "\n" + REDUCE.format(marks=MARKS, times=times, inside=inside, after=after)
     body = "\n".join(" " * 12 + line for line in text.splitlines() if line.strip())
     return raw.admission(BODY.format(body=body))
 
@@ -125,13 +126,14 @@ OVERLAPS = {
     "read by a later reduction": (
         "for e in T.serial(70):\n    y[p, 0, e] = x[p, e]\n"
         "c = T.alloc_local((1,))\nc[0] = T.float32(0.0)\n"
-        'for k in T.serial(70, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 2}):\n'
+        f"for k in T.serial(70, {MARKS}):\n"
         "    c[0] = c[0] + y[p, 0, k]\ny[p, 1, 0] = c[0]",
         False,
     ),
     "condition reads it": (
         "for e in T.serial(70):\n    y[p, 0, e] = x[p, e]\n"
-        "for e in T.serial(70):\n    if y[p, 0, 69 - e] > T.float32(0):\n        y[p, 0, e] = carry[0]",
+        "for e in T.serial(70):\n    if y[p, 0, 69 - e] > T.float32(0):\n"
+        "        y[p, 0, e] = carry[0]",
         False,
     ),
 }
@@ -168,7 +170,7 @@ def test_reductions_of_different_extents_may_share_a_tile():
         + I12
         + "short[0] = T.float32(0.0)"
         + I12
-        + 'for k in T.serial(33, annotations={"tilex.policy": "unordered_tree", "tilex.reduction": "add", "tilex.value": 9}):'
+        + f"for k in T.serial(33, {MARKS}):"
         + I16
         + "short[0] = short[0] + tile3[k]"
     )

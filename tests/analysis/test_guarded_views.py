@@ -50,9 +50,13 @@ def select(guard, index='T.Cast("int32", idx[p])', other="T.float32(0)"):
 
 L = "idx[p]"
 I64 = "T.int64({})".format
+TILE = 'tile[T.Cast("int32", idx[p])]'
+INSIDE = f"{L} >= T.int64(0) and {L} < T.int64(64)"
+OUTSIDE = f"{L} < T.int64(0) or {L} >= T.int64(64)"
+ITE = "T.if_then_else"
 CASES = {
-    "no guard": (f'out[p] = tile[T.Cast("int32", {L})]', False),
-    "complete": (select(f"{L} >= T.int64(0) and {L} < T.int64(64)"), True),
+    "no guard": (f"out[p] = {TILE}", False),
+    "complete": (select(f"{INSIDE}"), True),
     "tighter": (select(f"{L} >= T.int64(3) and {L} < T.int64(59)"), True),
     "one past": (select(f"{L} >= T.int64(0) and {L} <= T.int64(64)"), False),
     "upper bound only": (select(f"{L} < T.int64(64)"), False),
@@ -64,20 +68,21 @@ CASES = {
     "nested": (
         select(f"{L} >= T.int64(0)", other="T.float32(1)").replace(
             'tile[T.Cast("int32", idx[p])]',
-            f'T.if_then_else({L} < T.int64(64), tile[T.Cast("int32", {L})], T.float32(2))',
+            f"{ITE}({L} < T.int64(64), {TILE}, T.float32(2))",
         ),
         True,
     ),
     "nested, only one inside": (
-        f'out[p] = T.if_then_else({L} >= T.int64(0), T.if_then_else({L} < T.int64(64), T.float32(2), tile[T.Cast("int32", {L})]), T.float32(0))',
+        f"out[p] = {ITE}({L} >= T.int64(0), "
+        f"{ITE}({L} < T.int64(64), T.float32(2), {TILE}), T.float32(0))",
         False,
     ),
     "negated else": (
-        f'out[p] = T.if_then_else({L} < T.int64(0) or {L} >= T.int64(64), T.float32(0), tile[T.Cast("int32", {L})])',
+        f"out[p] = {ITE}({OUTSIDE}, T.float32(0), {TILE})",
         True,
     ),
     "half negated else": (
-        f'out[p] = T.if_then_else({L} >= T.int64(64), T.float32(0), tile[T.Cast("int32", {L})])',
+        f"out[p] = {ITE}({L} >= T.int64(64), T.float32(0), {TILE})",
         False,
     ),
     "guarded after the cast": (
@@ -95,33 +100,32 @@ CASES = {
         True,
     ),
     "shifted too far": (
-        select(
-            f"{L} >= T.int64(0) and {L} < T.int64(64)", index=f'T.Cast("int32", {L} + T.int64(1))'
-        ),
+        select(f"{INSIDE}", index=f'T.Cast("int32", {L} + T.int64(1))'),
         False,
     ),
     "condition itself reads the tile": (
-        select(f'tile[T.Cast("int32", {L})] > T.float32(0)'),
+        select(f"{TILE} > T.float32(0)"),
         False,
     ),
     "condition beside a bounds guard": (
-        select(f"{L} >= T.int64(0) and {L} < T.int64(64) and u[p] > T.float32(0)"),
+        select(f"{INSIDE} and u[p] > T.float32(0)"),
         True,
     ),
     "both branches of a NaN comparison": (
-        f'out[p] = T.if_then_else(u[p] < T.float32(0), T.float32(1), T.if_then_else(u[p] >= T.float32(0), T.float32(2), tile[T.Cast("int32", {L})]))',
+        f"out[p] = {ITE}(u[p] < T.float32(0), T.float32(1), "
+        f"{ITE}(u[p] >= T.float32(0), T.float32(2), {TILE}))",
         False,
     ),
     "Select is not lazy": (
-        f'out[p] = T.Select({L} >= T.int64(0) and {L} < T.int64(64), tile[T.Cast("int32", {L})], T.float32(0))',
+        f"out[p] = T.Select({INSIDE}, {TILE}, T.float32(0))",
         False,
     ),
     "a condition statement": (
-        f'out[p] = T.float32(0)\nif {L} >= T.int64(0) and {L} < T.int64(64):\n    out[p] = tile[T.Cast("int32", {L})]',
+        f"out[p] = T.float32(0)\nif {INSIDE}:\n    out[p] = {TILE}",
         True,
     ),
     "else of a condition statement": (
-        f'if {L} < T.int64(0) or {L} >= T.int64(64):\n    out[p] = T.float32(0)\nelse:\n    out[p] = tile[T.Cast("int32", {L})]',
+        f"if {OUTSIDE}:\n    out[p] = T.float32(0)\nelse:\n    out[p] = {TILE}",
         True,
     ),
     "a condition that its own statement changes": (
@@ -132,21 +136,23 @@ CASES = {
     "loop domain": ("for k in T.serial(64):\n    out[p] = tile[k]", True),
     "longer loop": ("for k in T.serial(65):\n    out[p] = tile[k]", False),
     "longer loop under a guard": (
-        "for k in T.serial(65):\n    out[p] = T.if_then_else(k < 64, tile[k], T.float32(0))",
+        f"for k in T.serial(65):\n    out[p] = {ITE}(k < 64, tile[k], T.float32(0))",
         True,
     ),
     "loop with a shift": ("for k in T.serial(63):\n    out[p] = tile[k + 1]", True),
     "negative coordinate": ("for k in T.serial(64):\n    out[p] = tile[k - 1]", False),
     "one of two loads unproved": (
-        f'for k in T.serial(64):\n    out[p] = tile[k]\nout[p] = tile[T.Cast("int32", {L})]',
+        f"for k in T.serial(64):\n    out[p] = tile[k]\nout[p] = {TILE}",
         False,
     ),
     "escaping address": (
-        'for k in T.serial(64):\n    out[p] = T.call_pure_extern("float32", "f", T.address_of(tile[k]))',
+        "for k in T.serial(64):\n"
+        '    out[p] = T.call_pure_extern("float32", "f", T.address_of(tile[k]))',
         False,
     ),
     "read inside a while": (
-        's = T.alloc_local((1,), "int32")\ns[0] = 0\nwhile s[0] < 64:\n    out[p] = tile[s[0]]\n    s[0] = s[0] + 1',
+        's = T.alloc_local((1,), "int32")\ns[0] = 0\n'
+        "while s[0] < 64:\n    out[p] = tile[s[0]]\n    s[0] = s[0] + 1",
         False,
     ),
 }

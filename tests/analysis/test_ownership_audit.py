@@ -140,9 +140,9 @@ def test_a_row_major_tile_may_be_read_linearly():
 
 @tx.tile_kernel
 def derived_gather(
-    logits: tx.TensorView["float32", 2],
-    labels: tx.TensorView["int64", 1],
-    out: tx.TensorView["float32", 1, "out"],
+    logits: tx.TensorView[tx.float32, 2],
+    labels: tx.TensorView[tx.int64, 1],
+    out: tx.TensorView[tx.float32, 1, tx.Out],
 ):
     """Gathers from computed logits: a private value of another worker."""
     rows, one = tx.axis("rows", logits.extent(0)), tx.axis("one", 1)

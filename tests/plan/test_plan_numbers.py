@@ -240,13 +240,13 @@ def test_a_policy_sees_every_legal_candidate_with_its_facts():
     facts = residual_layernorm(3, 4096)
     found = plan(facts, policy=policy)
     assert len(seen) == sum(c.score is not None for c in found.candidates) == 29
-    for given in seen:
-        w, s = given.workers, given.subgroups
-        assert w == 32 * s and given.physical_groups == math.ceil(3 / given.programs_per_group)
-        assert given.elements == 5 * 4096 and given.lane_elements == 1
-        assert given.rounds == 5 * math.ceil(4096 / w)
-        assert given.useful_lane_work == pytest.approx(given.elements / (given.rounds * w))
-        assert (given.read_slots, given.write_slots) == (3, 3)
+    for one in seen:
+        w, s = one.workers, one.subgroups
+        assert w == 32 * s and one.physical_groups == math.ceil(3 / one.programs_per_group)
+        assert one.elements == 5 * 4096 and one.lane_elements == 1
+        assert one.rounds == 5 * math.ceil(4096 / w)
+        assert one.useful_lane_work == pytest.approx(one.elements / (one.rounds * w))
+        assert (one.read_slots, one.write_slots) == (3, 3)
     assert found.reduction_subgroups_per_program == 4  # all scores tie
 
 
@@ -258,8 +258,8 @@ def test_a_packed_tail_reads_for_inactive_programs_but_never_writes():
         return 1.0
 
     plan(row_sum(5, 64), policy=policy, threads=128, programs_per_group=2)
-    (given,) = seen
-    assert (given.read_slots, given.write_slots) == (6, 5)
+    (one,) = seen
+    assert (one.read_slots, one.write_slots) == (6, 5)
 
 
 def test_an_explicit_q_is_not_clamped():
