@@ -70,9 +70,7 @@ class Point:
 def widths() -> Iterator[Point]:
     """Every kernel, S and width; P and the storage type rotate with coprime steps."""
     turn = itertools.count()
-    for name, columns, subgroups in itertools.product(
-        kernels.catalog(), WIDTHS, range(1, 33)
-    ):
+    for name, columns, subgroups in itertools.product(kernels.catalog(), WIDTHS, range(1, 33)):
         number = next(turn)
         rows = PROGRAMS[number % len(PROGRAMS)]
         rows = min(rows, max(1, LARGEST // columns))
@@ -98,9 +96,7 @@ def packing() -> Iterator[Point]:
         (33, 1000),
     ):
         if subgroups * packed <= 32:
-            yield Point(
-                "packing", name, "float32", rows, columns, subgroups, packed, elements
-            )
+            yield Point("packing", name, "float32", rows, columns, subgroups, packed, elements)
 
 
 SWEEPS = {"widths": widths, "programs": programs, "packing": packing}
@@ -189,7 +185,9 @@ def main() -> int:
         started, counts = time.perf_counter(), Counter[str]()
         for point in itertools.islice(SWEEPS[name](), 0, None, given.every):
             outcome = run(point)
-            counts[f"refused: {outcome.reason}" if outcome.verdict == "refused" else outcome.verdict] += 1
+            counts[
+                f"refused: {outcome.reason}" if outcome.verdict == "refused" else outcome.verdict
+            ] += 1
             if outcome.verdict == "failed":
                 failures.append((point, outcome.reason))
                 print(f"FAILED {point}: {outcome.reason}", file=sys.stderr, flush=True)

@@ -4,6 +4,8 @@ A plan runs a kernel on arrays in call order and writes its outputs in place. Ne
 (SIMD groups, packings, device back ends) join :data:`PLANS`; the cases stay as they are.
 """
 
+import itertools
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import tvm_tilex as tx
+from tvm_tilex.errors import TilexError
 from tvm_tilex.ir.interp import interpret
 from tvm_tilex.ir.program import ViewAccess
 
@@ -63,12 +66,54 @@ class Plan:
         return outputs[0] if len(outputs) == 1 else outputs
 
 
+# Why an explicit SIMD-group map may be refused; anything else is a fault.
+_REFUSALS = ("striped scalars", "fold_left", "fold_right", "ordered_tree", "no program runs")
+
+
+def _mapped(subgroups: int, packed: int, elements: int) -> Callable[..., None]:
+    """S SIMD groups a program, Q programs a threadgroup, V elements a worker, or a skip."""
+    options = tx.CompileOptions(
+        threads_per_group=32 * subgroups * packed,
+        reduction_programs_per_group=packed,
+        reduction_lane_elements=elements,
+    )
+
+    def run(kernel: tx.TileKernel, *arrays: Any, **static: Any) -> None:
+        try:
+            artifact = tx.compile(kernel, *arrays, target="metal", options=options, **static)
+        except TilexError as refusal:
+            if any(reason in str(refusal) for reason in _REFUSALS):
+                pytest.skip(str(refusal))
+            raise
+        plan = artifact.plan
+        assert plan.reduction_subgroups_per_program == subgroups
+        assert (plan.programs_per_group, plan.lane_elements) == (packed, elements)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="no Apple GPU here")
+            artifact(*arrays)
+
+    return run
+
+
+def _subgroup_plans() -> list[Plan]:
+    """A few maps that meet every Q and V; all of them where TILEX_ALL_PLANS is set."""
+    chosen = [(1, 3, 1), (3, 8, 2), (5, 2, 8), (32, 1, 4)]
+    if os.environ.get("TILEX_ALL_PLANS"):
+        every = itertools.product((1, 2, 3, 4, 5, 7, 8, 16, 32), (1, 2, 3, 8), (1, 2, 4, 8))
+        chosen = [(s, q, v) for s, q, v in every if s * q <= 32]
+    return [
+        Plan(f"metal-S{s}-Q{q}-V{v}", _mapped(s, q, v), tree=True, nan=False) for s, q, v in chosen
+    ]
+
+
 PLANS = (
     Plan("interpreter", _interpreted(0), tree=True),
     Plan("interpreter-other-order", _interpreted(1), tree=True),
     Plan("llvm", _compiled("llvm")),
-    Plan("metal", _compiled("metal"), nan=False),
     Plan("llvm-preserve", _compiled("llvm", shared_tile_materialization="preserve")),
+    Plan("metal", _compiled("metal"), tree=True, nan=False),
+    Plan("metal-reference", _compiled("metal", metal_subgroup_reductions=False), nan=False),
+    *_subgroup_plans(),
 )
 
 

@@ -69,9 +69,7 @@ def test_softmax_of_50257_columns_is_refused_below(subgroups):
     options = options_of(subgroups, shared_tile_materialization="preserve")
     scalars = -(-50257 // (32 * subgroups))
     with pytest.raises(TilexError, match=rf"{scalars} striped scalars .*_per_worker=64"):
-        tx.compile(
-            kernels.softmax, (2, 50257), (2, 50257), target="metal", options=options
-        )
+        tx.compile(kernels.softmax, (2, 50257), (2, 50257), target="metal", options=options)
 
 
 @pytest.mark.parametrize("subgroups", [1, 7, 32])
@@ -163,7 +161,9 @@ def test_a_nan_spoils_its_own_row_only(subgroups, place):
         inputs = (x,) if name != "residual_layernorm" else (x, np.zeros_like(x))
         found = run(name, 5, 257, subgroups=subgroups, inputs=inputs)
         expected = found.entry.expected(found.arguments)[0]
-        np.testing.assert_allclose(found.arguments[-1][clean], expected[clean], rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(
+            found.arguments[-1][clean], expected[clean], rtol=1e-3, atol=1e-5
+        )
         assert np.isnan(found.arguments[-1][2]).all()
 
 

@@ -56,9 +56,7 @@ def test_device_loads_per_input_element(name):
 # Row sums
 
 
-@pytest.mark.parametrize(
-    ("columns", "subgroups"), [(127, 1), (257, 1), (1024, 4), (4096, 8)]
-)
+@pytest.mark.parametrize(("columns", "subgroups"), [(127, 1), (257, 1), (1024, 4), (4096, 8)])
 def test_row_sums_choose_the_width(columns, subgroups):
     found = run("row_sum", 8, columns)
     found.assert_right()

@@ -7,15 +7,15 @@ from simulated_runs import assert_mapped, collectives_in, options_of
 import tvm_tilex as tx
 from tvm_tilex.errors import TilexError
 from tvm_tilex.ir.interp import interpret
-from tvm_tilex.kernels.tolerances import compare
 from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.kernels.tolerances import compare
 
 WIDTHS = (1, 31, 33, 257)
 SUBGROUPS = (0, 1, 2, 5, 8, 32)
 
 
 @tx.tile_kernel
-def column_softmax(x: tx.TensorView["float32", 2], y: tx.TensorView["float32", 2, "out"]):
+def column_softmax(x: tx.TensorView[tx.float32, 2], y: tx.TensorView[tx.float32, 2, tx.Out]):
     """Softmax over axis 0: the reduced axis is not the last one in memory."""
     columns, rows = tx.axis("columns", x.extent(1)), tx.axis("rows", x.extent(0))
     for nest in tx.parallel(tx.shape(columns)):
@@ -26,7 +26,7 @@ def column_softmax(x: tx.TensorView["float32", 2], y: tx.TensorView["float32", 2
 
 
 @tx.tile_kernel
-def middle_norm(x: tx.TensorView["float32", 3], y: tx.TensorView["float32", 3, "out"]):
+def middle_norm(x: tx.TensorView[tx.float32, 3], y: tx.TensorView[tx.float32, 3, tx.Out]):
     """Root mean square over the middle axis of a rank-3 view; programs are (outer, inner)."""
     outer, inner = tx.axis("outer", x.extent(0)), tx.axis("inner", x.extent(2))
     middle = tx.axis("middle", x.extent(1))
@@ -39,11 +39,11 @@ def middle_norm(x: tx.TensorView["float32", 3], y: tx.TensorView["float32", 3, "
 
 @tx.tile_kernel
 def statistics(
-    x: tx.TensorView["float32", 2],
-    low: tx.TensorView["float32", 1, "out"],
-    high: tx.TensorView["float32", 1, "out"],
-    total: tx.TensorView["float32", 1, "out"],
-    scaled: tx.TensorView["float32", 2, "out"],
+    x: tx.TensorView[tx.float32, 2],
+    low: tx.TensorView[tx.float32, 1, tx.Out],
+    high: tx.TensorView[tx.float32, 1, tx.Out],
+    total: tx.TensorView[tx.float32, 1, tx.Out],
+    scaled: tx.TensorView[tx.float32, 2, tx.Out],
 ):
     """Minimum, maximum, sum, and a sum of what those give: four reductions of three kinds."""
     rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
@@ -56,7 +56,9 @@ def statistics(
         low(one, tx.shape(1)).store(smallest)
         high(one, tx.shape(1)).store(largest)
         total(one, tx.shape(1)).store(tx.reduce(value, columns, tx.add))
-        scaled(origin, tx.shape(1, columns)).store(scale / (1.0 + tx.reduce(scale, columns, tx.add)))
+        scaled(origin, tx.shape(1, columns)).store(
+            scale / (1.0 + tx.reduce(scale, columns, tx.add))
+        )
 
 
 def _random(*shape):
@@ -142,7 +144,12 @@ def test_other_seeds_change_the_order_but_not_the_result(subgroups, packed):
 
 
 @tx.tile_kernel
-def sum_of_squares(x: tx.TensorView["float32", 2], out: tx.TensorView["float32", 1, "out"], *, policy: str = "unordered_tree"):
+def sum_of_squares(
+    x: tx.TensorView[tx.float32, 2],
+    out: tx.TensorView[tx.float32, 1, tx.Out],
+    *,
+    policy: str = "unordered_tree",
+):
     """Sum of squares in the order that ``policy`` names."""
     rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
     for nest in tx.parallel(tx.shape(rows)):
@@ -164,12 +171,17 @@ def test_an_ordered_policy_keeps_the_reference_path_bit_for_bit(policy, columns)
     assert out.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize(
-    "request_", [{"threads_per_group": 64}, {"reduction_programs_per_group": 2}, {"reduction_lane_elements": 4}]
+REQUESTS = (
+    {"threads_per_group": 64},
+    {"reduction_programs_per_group": 2},
+    {"reduction_lane_elements": 4},
 )
+
+
+@pytest.mark.parametrize("asked", REQUESTS)
 @pytest.mark.parametrize("policy", ["ordered_tree", "fold_left", "fold_right"])
-def test_an_explicit_map_of_an_ordered_reduction_is_refused(policy, request_):
-    options = tx.CompileOptions(**request_)
+def test_an_explicit_map_of_an_ordered_reduction_is_refused(policy, asked):
+    options = tx.CompileOptions(**asked)
     with pytest.raises(TilexError, match=policy):
         tx.compile(sum_of_squares, (5, 33), (5,), target="metal", options=options, policy=policy)
 

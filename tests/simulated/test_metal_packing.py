@@ -107,9 +107,7 @@ def _limited(threads):
 def test_more_threads_than_the_target_has_are_refused(limit, asked):
     options = tx.CompileOptions(threads_per_group=asked)
     with pytest.raises(TilexError, match=rf"{asked}.*{limit}|S={asked // 32} is outside"):
-        tx.compile(
-            kernels.softmax, (3, 4096), (3, 4096), target=_limited(limit), options=options
-        )
+        tx.compile(kernels.softmax, (3, 4096), (3, 4096), target=_limited(limit), options=options)
 
 
 @pytest.mark.parametrize(("limit", "subgroups"), [(896, 10), (256, 8), (64, 2)])
@@ -145,9 +143,7 @@ def test_a_target_that_does_not_assert_32_lanes_declines():
     assert all(c.within for c in kernels.catalog()["softmax"].check((x, y)))
     options = tx.CompileOptions(threads_per_group=64)
     with pytest.raises(TilexError, match="thread_warp_size"):
-        tx.compile(
-            kernels.softmax, (3, 257), (3, 257), target={"kind": "metal"}, options=options
-        )
+        tx.compile(kernels.softmax, (3, 257), (3, 257), target={"kind": "metal"}, options=options)
 
 
 # Budgets of private storage
@@ -156,9 +152,7 @@ def test_a_target_that_does_not_assert_32_lanes_declines():
 @pytest.mark.parametrize(("threads", "scalars"), [(32, 256), (64, 128)])
 def test_residual_layernorm_of_4096_columns_needs_128_threads(threads, scalars):
     shapes = [(3, 4096)] * 3
-    options = tx.CompileOptions(
-        threads_per_group=threads, shared_tile_materialization="preserve"
-    )
+    options = tx.CompileOptions(threads_per_group=threads, shared_tile_materialization="preserve")
     with pytest.raises(TilexError, match=rf"{scalars} striped scalars"):
         tx.compile(kernels.residual_layernorm, *shapes, target="metal", options=options)
     found = run("residual_layernorm", 3, 4096, subgroups=4)
@@ -167,10 +161,8 @@ def test_residual_layernorm_of_4096_columns_needs_128_threads(threads, scalars):
 
 def test_a_row_beyond_every_stripe_is_refused_when_it_must_be_kept():
     shapes = [(3, 65537)] * 2
-    options = tx.CompileOptions(
-        threads_per_group=1024, shared_tile_materialization="preserve"
-    )
-    with pytest.raises(TilexError, match="65 striped scalars .*_per_worker=64"):
+    options = tx.CompileOptions(threads_per_group=1024, shared_tile_materialization="preserve")
+    with pytest.raises(TilexError, match=r"65 striped scalars .*_per_worker=64"):
         tx.compile(kernels.softmax, *shapes, target="metal", options=options)
 
 

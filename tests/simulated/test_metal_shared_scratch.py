@@ -69,15 +69,19 @@ def test_one_scratch_array_for_both_reductions_would_race(name, subgroups, packe
 
 def test_a_collective_under_a_lane_condition_is_a_fault():
     artifact, arguments = _subject("softmax", 8, 0)
-    moved = re.sub(r"(\w+)\[0\] = simd_max\(\w+\[0\]\);", r"if (threadIdx < 16) { \g<0> }",
-                   artifact.source, count=1)
+    moved = re.sub(
+        r"(\w+)\[0\] = simd_max\(\w+\[0\]\);",
+        r"if (threadIdx < 16) { \g<0> }",
+        artifact.source,
+        count=1,
+    )
     assert moved != artifact.source
     with pytest.raises(CollectiveDivergenceError):
         _launch(artifact, moved, arguments)
 
 
 def test_a_guard_around_a_packed_tail_would_split_its_barrier():
-    """Why a packed tail replays its last row: `if (p < P)` holds a barrier of live programs only."""
+    """Why a packed tail replays its last row: under ``p < P`` part of the group has no barrier."""
     artifact, arguments = _subject("softmax", 3, 2)
     guarded = artifact.source.replace(
         BARRIER, f"if (((int)blockIdx) * 2 + ((int)threadIdx) / 96 < 5) {{ {BARRIER} }}"
