@@ -134,3 +134,12 @@ def test_tile_layout_of_the_shard_replica_subset():
             to_tile_layout(refused)
     with pytest.raises(LoweringError, match="names several"):
         to_tile_layout(parse_map("8:1@laneid+1@m"))
+
+
+def test_a_finite_table_is_a_constant_table_filled_once():
+    table = FiniteTable(B(a=5, b=3), B(v=99), tuple((k * k * 7 % 97,) for k in range(15)))
+    text = lower_function(table).script()
+    assert text.count("table0 = T.alloc_local((T.int64(15),)") == 1
+    assert "if_then_else" not in text
+    body = text[text.index("for v") :] if "for v" in text else text[text.index("for ") :]
+    assert "table0[" in body and "table0[T.int64(0)] =" not in body

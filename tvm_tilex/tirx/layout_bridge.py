@@ -1,9 +1,10 @@
 """Layout maps as TIRx index arithmetic, and the shard/replica subset as native ``TileLayout``.
 
 All arithmetic is 64-bit. A logical right shift works on the unsigned bit pattern; division and
-modulo floor; a piece that is not chosen is not evaluated; a finite table becomes a balanced
-decision tree over constants (this TVM has no constant buffers). A map is lowered only where every
-subexpression is proved safe in signed 64-bit range.
+modulo floor; a piece that is not chosen is not evaluated; a finite table is a constant table in
+local memory, filled once (a lone expression, which can own no memory, is a balanced decision tree
+over the same constants). A map is lowered only where every subexpression is proved safe in signed
+64-bit range.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from tvm_tilex.layout import (
 )
 from tvm_tilex.layout.evaluate import apply_operation
 from tvm_tilex.layout.visitor import children
-from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, tirx
+from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, name, tirx
 from tvm_tilex.tirx.compat import builder as T
 
-__all__ = ["lower_function", "lower_values", "to_tile_layout"]
+__all__ = ["constant_tables", "lower_function", "lower_values", "to_tile_layout"]
+
+Tables = Mapping[tuple[int, ...], Any]
 
 _I64 = "int64"
 _U64 = "uint64"
@@ -50,9 +53,10 @@ def _as_int64(value: Any) -> Any:
 
 
 class _Lowering(ExprVisitor[Any]):
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], tables: Tables) -> None:
         super().__init__()
         self._values = values
+        self._tables = tables
 
     def visit_constant(self, node: Constant) -> Any:
         return _integer(node.value)
@@ -90,6 +94,8 @@ class _Lowering(ExprVisitor[Any]):
         flat: Any = _integer(0)
         for extent, index in zip(node.shape, indices, strict=True):
             flat = flat * _integer(extent) + index
+        if node.values in self._tables:
+            return self._tables[node.values][(flat,)]
         return _table(node.values, flat, 0, len(node.values))
 
     def visit_call(self, node: Call, operand: Any) -> Any:
@@ -115,25 +121,39 @@ def _table(values: tuple[int, ...], index: Any, start: int, end: int) -> Any:
     return tirx.if_then_else(index < _integer(middle), lower, upper)
 
 
-def _opaque(roots: tuple[Expr, ...]) -> Call | None:
-    stack, seen = list(roots), set()
+def _nodes(map: LayoutMap) -> list[Expr]:
+    """Every distinct node of the map's DAG, in a fixed order."""
+    stack = [root for piece in map.pieces for root in (*piece.guards, *piece.outputs)]
+    seen: dict[Expr, None] = {}
     while stack:
         node = stack.pop()
-        if node in seen:
+        if node not in seen:
+            seen[node] = None
+            stack.extend(children(node))
+    return list(seen)
+
+
+def constant_tables(map: LayoutMap) -> Tables:
+    """Allocate and fill the map's finite tables in the function under construction.
+
+    The result goes to :func:`lower_values`; tables of equal values share one buffer.
+    """
+    found: dict[tuple[int, ...], Any] = {}
+    for node in _nodes(map):
+        if not isinstance(node, Lookup) or node.values in found:
             continue
-        seen.add(node)
-        if isinstance(node, Call):
-            return node
-        stack.extend(children(node))
-    return None
+        table = T.alloc_buffer((_integer(len(node.values)),), _I64, scope="local")
+        found[node.values] = name(f"table{len(found)}", table)
+        for position, value in enumerate(node.values):
+            T.buffer_store(table, _integer(value), [_integer(position)])
+    return found
 
 
 def _require_lowerable(map: LayoutMap) -> None:
-    for piece in map.pieces:
-        opaque = _opaque(piece.guards + piece.outputs)
-        if opaque is not None:
+    for node in _nodes(map):
+        if isinstance(node, Call):
             raise LoweringError(
-                f"transform '{opaque.evaluator}' has no index DAG and cannot be lowered"
+                f"transform '{node.evaluator}' has no index DAG and cannot be lowered"
             )
     totality = prove(map, 0).totality
     if not totality.proven:
@@ -141,7 +161,10 @@ def _require_lowerable(map: LayoutMap) -> None:
 
 
 def lower_values(
-    map: LayoutMap, point: Sequence[Any], params: Mapping[str, Any] | None = None
+    map: LayoutMap,
+    point: Sequence[Any],
+    params: Mapping[str, Any] | None = None,
+    tables: Tables | None = None,
 ) -> tuple[Any, ...]:
     """Return one int64 TIRx expression per codomain axis.
 
@@ -154,6 +177,8 @@ def lower_values(
         One integer expression per domain axis; other widths are converted to int64.
     params
         Expressions of the declared parameters, by name.
+    tables
+        Buffers of :func:`constant_tables`; without them a finite table is a decision tree.
 
     Raises
     ------
@@ -168,7 +193,7 @@ def lower_values(
         if params is None or parameter.name not in params:
             raise LoweringError(f"parameter '{parameter.name}' has no expression")
         values[parameter.name] = _as_int64(params[parameter.name])
-    lowering = _Lowering(values)
+    lowering = _Lowering(values, tables or {})
     return tuple(_select(map.pieces, lowering, k) for k in range(map.codomain.rank))
 
 
@@ -187,7 +212,7 @@ def _select(pieces: tuple[Piece, ...], lowering: _Lowering, output: int) -> Any:
     return value
 
 
-def lower_function(map: LayoutMap, name: str = "layout_map") -> PrimFunc:
+def lower_function(map: LayoutMap, symbol: str = "layout_map") -> PrimFunc:
     """Return a TIRx function that evaluates ``map`` at ``count`` points.
 
     Arguments: one int64 buffer of ``count`` coordinates per domain axis, one int64 scalar per
@@ -200,15 +225,17 @@ def lower_function(map: LayoutMap, name: str = "layout_map") -> PrimFunc:
     """
     _require_lowerable(map)
     with IRBuilder() as ib, T.prim_func(s_tir=True):
-        T.func_name(name)
-        T.func_attr({"global_symbol": name, "tirx.noalias": True})
+        T.func_name(symbol)
+        T.func_attr({"global_symbol": symbol, "tirx.noalias": True})
         count = T.int64()
         inputs = [T.arg(f"in_{n}", T.buffer((count,), _I64)) for n in map.domain.names]
         params = {p.name: T.arg(p.name, T.int64()) for p in map.domain.parameters}
         outputs = [T.arg(f"out_{n}", T.buffer((count,), _I64)) for n in map.codomain.names]
+        tables = constant_tables(map)
         with T.serial(_integer(0), count) as k:
             point = [buffer[k] for buffer in inputs]
-            for buffer, value in zip(outputs, lower_values(map, point, params), strict=True):
+            values = lower_values(map, point, params, tables)
+            for buffer, value in zip(outputs, values, strict=True):
                 T.buffer_store(buffer, value, [k])
     return ib.get()
 
