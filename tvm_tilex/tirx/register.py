@@ -44,6 +44,10 @@ SUBGROUP = {
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
 FENCE = "tilex.fence"
 
+# One or two instructions each, unlike calls of mathematical functions.
+_EXTREMA = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE)
+CHEAP = frozenset((EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, SUBTRACT, FENCE, FMA, *_EXTREMA))
+
 
 @functools.cache
 def register() -> None:

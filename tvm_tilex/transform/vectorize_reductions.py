@@ -28,6 +28,7 @@ from tvm_tilex.ir import Combiner
 from tvm_tilex.ir.types import DTYPES, dtype_of
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, IRModule, PrimFunc, tirx
+from tvm_tilex.tirx.register import CHEAP
 from tvm_tilex.transform.common import (
     is_stage,
     replace_loops,
@@ -74,7 +75,7 @@ class VectorizeReductions:
         called = calls(update.contribution)
         if IF_THEN_ELSE in called:
             return loop  # lazy selection has no vector form
-        lanes = self.narrow_lanes if called else self.lanes
+        lanes = self.lanes if CHEAP.issuperset(called) else self.narrow_lanes
         while lanes > update.extent:
             lanes //= 2
         return _split(update, lanes) if lanes >= 4 else loop
