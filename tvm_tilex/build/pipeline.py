@@ -26,6 +26,7 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
     """
     if target.kind.name == "llvm":
         return [
+            transform.ProveReductions(target),  # an explicit request is refused, not ignored
             transform.FenceProducts(),
             transform.VectorizeReductions(),
             transform.VectorizeDomains(),
