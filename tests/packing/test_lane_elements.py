@@ -139,25 +139,31 @@ def test_a_load_under_a_guard_stays_scalar():
 
 
 @tx.tile_kernel
-def shifted(x: tx.TensorView["float32", 2], out: tx.TensorView["float32", 2, "out"]):  # noqa: F821
-    """Centre columns 1.. of a row: the view begins one element behind the row."""
+def shifted(
+    x: tx.TensorView["float32", 2],  # noqa: F821
+    out: tx.TensorView["float32", 2, "out"],  # noqa: F821
+    *,
+    first: int = 0,
+):
+    """Centre the columns from ``first`` on: the tile begins behind the row."""
     rows, one = tx.axis("rows", x.extent(0)), tx.axis("one", 1)
     columns = tx.axis("columns", out.extent(1))
     for nest in tx.parallel(tx.shape(rows)):
-        value = x[tx.coord(nest.index(), 1), tx.shape(one, columns)]
+        value = x[tx.coord(nest.index(), first), tx.shape(one, columns)]
         total = tx.reduce(value, columns, tx.add)
         out(tx.coord(nest.index(), 0), tx.shape(one, columns)).store(value - total)
 
 
-def test_an_offset_inside_the_view_is_not_aligned():
+@pytest.mark.parametrize(("first", "aligned"), [(0, True), (1, False), (2, False), (4, True)])
+def test_an_offset_inside_the_row_counts_for_alignment(first, aligned):
     options = tx.CompileOptions(threads_per_group=64, reduction_lane_elements=4)
-    artifact = tx.compile(shifted, (3, 260), (3, 256), target="metal", options=options)
-    assert not vectors_in(artifact.source, "x")
+    artifact = tx.compile(shifted, (3, 260), (3, 256), target="metal", options=options, first=first)
+    assert set(vectors_in(artifact.source, "x")) == ({"float4"} if aligned else set())
     assert set(vectors_in(artifact.source, "out")) == {"float4"}
     x = np.random.default_rng(0).standard_normal((3, 260), dtype=np.float32)
     out = np.full((3, 256), np.nan, np.float32)
     artifact.simulate(x, out)
-    wide = x[:, 1:257].astype(np.float64)
+    wide = x[:, first : first + 256].astype(np.float64)
     np.testing.assert_allclose(out, wide - wide.sum(1, keepdims=True), rtol=2e-5, atol=2e-5)
 
 

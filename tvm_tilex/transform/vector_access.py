@@ -27,7 +27,7 @@ from typing import Any
 from tvm_tilex.analysis.guards import guarded_loads
 from tvm_tilex.analysis.purity import mentions
 from tvm_tilex.ir.types import dtype_of
-from tvm_tilex.tirx.compat import TensorLoad, structural_equal, structural_map, tirx
+from tvm_tilex.tirx.compat import Analyzer, TensorLoad, structural_equal, structural_map, tirx
 from tvm_tilex.transform.common import sequence, serial, substitute
 from tvm_tilex.transform.execution_map import Pack
 
@@ -133,9 +133,10 @@ def _offset(index: Any, element: Any) -> int:
     """The constant c of ``element + c``; 1, which no width divides, for any other index."""
     if structural_equal(index, element):
         return 0
-    if isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm):
-        return int(index.b.value) if structural_equal(index.a, element) else 1
-    return 1
+    if str(index.ty.dtype) != str(element.ty.dtype):
+        return 1
+    distance = Analyzer().simplify(index - element)
+    return int(distance.value) if isinstance(distance, tirx.IntImm) else 1
 
 
 def _at(index: Any, pack: Pack, at: Any) -> Any:
