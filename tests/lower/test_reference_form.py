@@ -153,12 +153,9 @@ def test_expensive_only_recomputes_cheap_arithmetic_of_residual_layernorm():
 
 def test_lowering_preserves_by_default():
     default, preserve = (
-        lowered("residual_layernorm"),
-        lowered("residual_layernorm", MODES["preserve"]),
+        lowered("residual_layernorm", options).script() for options in (None, MODES["preserve"])
     )
-    tvm.ir.assert_structural_equal(
-        default["residual_layernorm"].body, preserve["residual_layernorm"].body
-    )
+    assert default == preserve.replace('\\"preserve\\"', "null")
 
 
 def test_both_modes_are_right_numerically():

@@ -8,7 +8,7 @@ from typing import Any
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.plan.candidates import MAX_GRID
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import PrimFunc, Var, prim_func_pass, structural_map, tirx
+from tvm_tilex.tirx.compat import PrimFunc, Range, Var, prim_func_pass, structural_map, tirx
 
 __all__ = [
     "as_index",
@@ -108,4 +108,7 @@ def launch(thread: Any, extent: int, body: Any) -> Any:
     """
     if extent > MAX_GRID:
         raise LoweringError(f"{extent} threadgroups would need a 64-bit grid extent")
-    return tirx.AttrStmt(thread, "thread_extent", tirx.IntImm("int32", extent), body)
+    stop = tirx.IntImm("int32", extent)
+    domain = Range(tirx.IntImm("int32", 0), stop)
+    axis = tirx.IterVar(domain, thread.var, thread.iter_type, thread.thread_tag)
+    return tirx.AttrStmt(axis, "thread_extent", stop, body)

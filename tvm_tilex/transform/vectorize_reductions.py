@@ -93,7 +93,7 @@ def _split(update: ReductionUpdate, lanes: int) -> Any:
         return update.combine(state, contribution)
 
     partial = tirx.decl_buffer(
-        (integer(lanes),), update.dtype, f"{update.carry.name}_lanes", scope="local"
+        (integer(lanes),), update.dtype, f"{update.carry.name}_lanes", scope="local", layout=None
     )
     chunk, lane = tirx.Var("chunk", index), tirx.Var("lane", index)
     vectorized = tirx.ForKind.VECTORIZED
