@@ -8,7 +8,7 @@ Columns: loads and stores of device elements per element of the matrix (weights 
 barriers a threadgroup executes, collectives (``simd_sum`` and its kin, and shuffles) a SIMD group
 executes, 128-byte segments per SIMD access (1 is fully coalesced), bytes of threadgroup memory,
 private bytes of a thread, and the median time from the kernel (or the TE graph) to Metal text in a
-warm process.
+warm process: elapsed, and of the processor, which other work on the machine does not lengthen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from tvm import te, topi
@@ -56,6 +55,7 @@ class Row:
     threadgroup_bytes: int
     private_bytes: int
     compile_ms: float
+    processor_ms: float
     worst_error: float
     within: bool
 
@@ -139,18 +139,25 @@ def _scheduled(operator: str, programs: int, columns: int) -> DeviceArtifact:
     return DeviceArtifact("metal", source, device_launches(recorder.module, "main"), False)
 
 
-def _timed(build: Callable[[], Any], repeats: int) -> tuple[Any, float]:
+def _timed(build: Callable[[], Any], repeats: int) -> tuple[Any, tuple[float, float]]:
+    """The result, and median milliseconds elapsed and of the processor."""
     built = build()  # warms the process; not timed
-    times = []
+    elapsed, processor = [], []
     for _ in range(repeats):
-        started = time.perf_counter()
+        started = time.perf_counter(), time.process_time()
         built = build()
-        times.append(1e3 * (time.perf_counter() - started))
-    return built, statistics.median(times)
+        elapsed.append(1e3 * (time.perf_counter() - started[0]))
+        processor.append(1e3 * (time.process_time() - started[1]))
+    return built, (statistics.median(elapsed), statistics.median(processor))
 
 
 def _row(
-    operator: str, compiler: str, entry: Any, arguments: Any, counters: Any, milliseconds: float
+    operator: str,
+    compiler: str,
+    entry: Any,
+    arguments: Any,
+    counters: Any,
+    milliseconds: tuple[float, float],
 ) -> Row:
     matrix, checks = arguments[0], entry.check(arguments)
     names = ("input_ptr", "x_ptr", "A_ptr")
@@ -171,7 +178,8 @@ def _row(
         segments_per_access=segments / accesses,
         threadgroup_bytes=counters.threadgroup_bytes,
         private_bytes=counters.private_bytes_per_thread,
-        compile_ms=milliseconds,
+        compile_ms=milliseconds[0],
+        processor_ms=milliseconds[1],
         worst_error=max(check.max_absolute_error for check in checks),
         within=all(check.within for check in checks),
     )
@@ -188,5 +196,4 @@ def _print(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    np.set_printoptions(precision=3)
     sys.exit(main())
