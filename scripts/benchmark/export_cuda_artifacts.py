@@ -2,10 +2,10 @@
 
     python scripts/benchmark/export_cuda_artifacts.py artifacts.json [--plans grid|automatic]
 
-The output holds, for every operator, shape, storage type and plan: source, entry, grid, threads, the
-order of the buffers, the plan, and why anything was refused. `measure_cuda.py` needs only that file
-and a GPU: no TVM there, so that a build machine without a GPU and a GPU machine without the compiler
-suffice.
+The output holds, for every operator, shape, storage type and plan: source, entry, grid, threads,
+the order of the buffers, the plan, and why anything was refused. `measure_cuda.py` needs only
+that file and a GPU: no TVM there, so that a build machine without a GPU and a GPU machine without
+the compiler suffice.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python scripts/benchmark/measure_cuda.py artifacts.json results.json [--peers]
 
-Needs torch, cupy and nvcc; neither TVM nor tvm_tilex. Every kernel is first checked over its whole
-output against FP64, with outputs poisoned by NaN; only right ones are timed. Time is the median over
-CUDA graph replays that rotate input sets past the L2 cache. Rates are useful bytes over the rate of an
-elementwise copy measured in the same run.
+Needs torch, cupy and nvcc; neither TVM nor tvm_tilex. Every kernel is first checked over its
+whole output against FP64, with outputs poisoned by NaN; only right ones are timed. Time is the
+median over CUDA graph replays that rotate input sets past the L2 cache. Rates are useful bytes
+over the rate of an elementwise copy measured in the same run.
 """
 
 import argparse
@@ -127,8 +127,12 @@ def launcher(row, cubin):
     module = cupy.RawModule(path=cubin)
     places = {name: i for i, name in enumerate(row["parameters"])}
     launches = [
-        (module.get_function(k["entry"]), tuple(k["grid"]), tuple(k["group"]),
-         [places[name] for name in k["buffers"]])
+        (
+            module.get_function(k["entry"]),
+            tuple(k["grid"]),
+            tuple(k["group"]),
+            [places[name] for name in k["buffers"]],
+        )
         for k in row["launches"]
     ]
 
@@ -158,21 +162,36 @@ def main():
     micro = timed(lambda x, y: torch.add(x, 1.0, out=y), [(a, b)])
     copy = 2 * a.numel() * 4 / micro / 1e3
     del a, b
-    results = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
-               "copy_GBps": copy, "dtype": record["dtype"], "rows": [], "peers": []}
+    results = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "copy_GBps": copy,
+        "dtype": record["dtype"],
+        "rows": [],
+        "peers": [],
+    }
     groups = {}
     for row in rows:
         groups.setdefault((row["operator"], tuple(row["shape"])), []).append(row)
     for (operator, shape), members in groups.items():
         size = members[0]["useful_bytes"]
-        sets = [inputs(operator, shape, dtype) for _ in range(max(1, min(8, 400_000_000 // size + 1)))]
+        sets = [
+            inputs(operator, shape, dtype) for _ in range(max(1, min(8, 400_000_000 // size + 1)))
+        ]
         wanted = expected(operator, sets[0])
         for row in members:
             cubin, facts = built[row["source"]]
             plan = row["plan"] or {}
-            out = {"operator": operator, "shape": shape, "requested": row["requested"], **facts,
-                   "S": plan.get("reduction_subgroups_per_program"), "Q": plan.get("programs_per_group"),
-                   "V": plan.get("lane_elements"), "materialization": row["materialization"]}
+            out = {
+                "operator": operator,
+                "shape": shape,
+                "requested": row["requested"],
+                **facts,
+                "S": plan.get("reduction_subgroups_per_program"),
+                "Q": plan.get("programs_per_group"),
+                "V": plan.get("lane_elements"),
+                "materialization": row["materialization"],
+            }
             results["rows"].append(out)
             if cubin is None:
                 continue
@@ -191,16 +210,43 @@ def main():
                 out["error"] = repr(failure)[:200]
         if options.peers:
             peer = torch_peer(operator)
-            for name, function in (("torch", peer), ("compile", torch.compile(peer, dynamic=False))):
+            for name, function in (
+                ("torch", peer),
+                ("compile", torch.compile(peer, dynamic=False)),
+            ):
                 us = timed(function, sets)
-                results["peers"].append({"operator": operator, "shape": shape, "peer": name, "us": us,
-                                         "fraction": size / us / 1e3 / copy})
-        best = sorted((r for r in results["rows"] if r["operator"] == operator
-                       and tuple(r["shape"]) == shape and "fraction" in r), key=lambda r: r["us"])[:3]
-        peers = {p["peer"]: round(p["fraction"], 3) for p in results["peers"]
-                 if p["operator"] == operator and tuple(p["shape"]) == shape}
-        print(operator, shape, [(r["S"], r["Q"], r["V"], r["registers"], r["spill_bytes"],
-              round(r["fraction"], 3)) for r in best], peers, flush=True)
+                results["peers"].append(
+                    {
+                        "operator": operator,
+                        "shape": shape,
+                        "peer": name,
+                        "us": us,
+                        "fraction": size / us / 1e3 / copy,
+                    }
+                )
+        best = sorted(
+            (
+                r
+                for r in results["rows"]
+                if r["operator"] == operator and tuple(r["shape"]) == shape and "fraction" in r
+            ),
+            key=lambda r: r["us"],
+        )[:3]
+        peers = {
+            p["peer"]: round(p["fraction"], 3)
+            for p in results["peers"]
+            if p["operator"] == operator and tuple(p["shape"]) == shape
+        }
+        print(
+            operator,
+            shape,
+            [
+                (r["S"], r["Q"], r["V"], r["registers"], r["spill_bytes"], round(r["fraction"], 3))
+                for r in best
+            ],
+            peers,
+            flush=True,
+        )
         del sets, wanted
         torch.cuda.empty_cache()
         json.dump(results, open(options.results, "w"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from tvm_tilex.analysis.effects import reads_what_it_writes
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
+from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.facts import ProgramFacts
 from tvm_tilex.tirx.compat import tirx
 
@@ -35,9 +38,19 @@ def program_facts(subject: Subject) -> ProgramFacts:
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
+        vector_width=_vector_width(subject),
         reads=_global_reads(subject),
         writes=sum(d.count for d in subject.domains if d.store.buffer.scope() == "global"),
     )
+
+
+def _vector_width(subject: Subject) -> int:
+    """Elements of a 16-byte vector of the narrowest storage, as far as every width allows."""
+    widths = [r.update.extent for r in subject.reductions]
+    widths += [domain.count for domain in subject.domains if domain.count > 1]
+    storage = [dtype_of(str(b.ty.dtype)).bytes for b in subject.uses if b.scope() == "global"]
+    fitting = 16 // min(storage, default=16)
+    return math.gcd(fitting, *widths)
 
 
 def _global_reads(subject: Subject) -> int:

@@ -18,6 +18,8 @@ class ProgramFacts:
     ``reads_what_it_writes`` that some global buffer is both loaded and stored.
     ``index_limit`` is the largest value of the program's index type.
     ``reads`` and ``writes`` count global elements a program loads and stores.
+    ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
+    that divides every width and fits 16 bytes of the narrowest storage.
     """
 
     programs: int
@@ -30,6 +32,7 @@ class ProgramFacts:
     writes: int = 0
     reads_what_it_writes: bool = False
     index_limit: int = 2**31 - 1
+    vector_width: int = 1
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ def cost_facts(shape: tuple[int, int, int], facts: ProgramFacts, target: TargetF
         stripe_scalars=stripe_scalars(facts, workers, elements),
         reads=facts.reads,
         writes=facts.writes,
+        widest=stripe_length(max((*facts.domains, *facts.reductions)), workers, elements),
+        vector_width=facts.vector_width,
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
         read_slots=groups * packed if subgroups > 1 else facts.programs,
         write_slots=facts.programs,

@@ -47,7 +47,8 @@ class CompileOptions:
     max_thread_candidates
         Bound on the candidates a planner may enumerate.
     cost_policy
-        Name of the policy that scores legal candidates.
+        Name of the policy that scores legal candidates; ``default`` is ``analytic`` on Metal and
+        ``streaming``, fitted to measurements, on CUDA.
     """
 
     metal_subgroup_reductions: bool | None = None
@@ -61,7 +62,7 @@ class CompileOptions:
     shared_tile_materialization: SharedTileMaterialization | None = None
     max_reduction_striped_scalars_per_worker: int = 64
     max_thread_candidates: int = 256
-    cost_policy: str = "analytic"
+    cost_policy: str = "default"
 
     def __post_init__(self) -> None:
         mode = self.shared_tile_materialization
