@@ -10,6 +10,7 @@ stripe bound, which are read again, are left out.
 import itertools
 import json
 import math
+from pathlib import Path
 
 import click
 
@@ -18,10 +19,11 @@ GRID = {
     "thread": (0.0, 0.1, 0.2, 0.3, 0.5),
     "threads": (128, 256, 384, 512),
     "vector": (0.05, 0.1, 0.3),
+    "waste": (0.0, 0.5, 1.0, 2.0, 4.0),
 }
 
 
-def score(row, elements, thread, threads, vector):
+def score(row, elements, thread, threads, vector, waste):
     columns = row["shape"][1]
     pack = 32 * row["S"] * row["V"]
     widest = columns // pack * row["V"] + min(columns % pack, row["V"])
@@ -30,6 +32,7 @@ def score(row, elements, thread, threads, vector):
         abs(math.log2(widest / elements))
         + thread * abs(math.log2(32 * row["S"] * row["Q"] / threads))
         + vector * (row["V"] != width)
+        + waste * (1 - columns / (widest * 32 * row["S"]))
     )
 
 
@@ -46,7 +49,7 @@ def regrets(groups, point):
 @click.argument("measurements")
 def main(measurements):
     groups = {}
-    for row in json.load(open(measurements))["rows"]:
+    for row in json.loads(Path(measurements).read_text())["rows"]:
         if "us" in row and row["shape"][1] < 100_000:
             groups.setdefault((row["operator"], *row["shape"]), []).append(row)
     points = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]

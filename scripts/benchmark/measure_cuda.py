@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import tempfile
+from pathlib import Path
 
 import cupy
 import torch
@@ -150,12 +151,12 @@ def main():
     parser.add_argument("results")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
-    record = json.load(open(options.artifacts))
+    record = json.loads(Path(options.artifacts).read_text())
     dtype = DTYPES[record["dtype"]]
     rows = [row for row in record["rows"] if "source" in row]
     sources = sorted({row["source"] for row in rows})
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = dict(zip(sources, pool.map(compile_source, sources)))
+        built = dict(zip(sources, pool.map(compile_source, sources), strict=True))
     print(len(sources), "sources compiled", flush=True)
     a = torch.randn(256 << 20, device="cuda")
     b = torch.empty_like(a)
@@ -249,7 +250,7 @@ def main():
         )
         del sets, wanted
         torch.cuda.empty_cache()
-        json.dump(results, open(options.results, "w"))
+        Path(options.results).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -117,15 +117,16 @@ class StreamingCost:
     """A row operator on a GPU at its memory limit: distances from the shape that streams best.
 
     ``|log2(elements a worker / elements)| + thread * |log2(threads / threads)| + vector * [V is not
-    the vector width]``. The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to
-    858 measured kernels of six operators on one H200 (configs/measurements): mean regret 1.9 %,
-    worst 8.9 % over rows of up to 32,000 elements. Dimensionless.
+    the vector width] + waste * (1 - useful lane work)``. The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to
+    858 measured kernels of six operators on one H200 (configs/measurements): mean regret 1.3 %,
+    worst 7.9 % over rows of up to 32,000 elements. Dimensionless.
     """
 
     elements: float = 12.0
-    thread: float = 0.2
+    thread: float = 0.1
     threads: float = 128.0
-    vector: float = 0.05
+    vector: float = 0.3
+    waste: float = 4.0
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -134,6 +135,7 @@ class StreamingCost:
             abs(math.log2(facts.widest / self.elements))
             + self.thread * abs(math.log2(threads / self.threads))
             + self.vector * (facts.lane_elements != facts.vector_width)
+            + self.waste * (1 - facts.elements / (facts.rounds * facts.workers))
         )
 
 
