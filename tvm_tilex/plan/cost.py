@@ -117,9 +117,10 @@ class StreamingCost:
     """A row operator on a GPU at its memory limit: distances from the shape that streams best.
 
     ``|log2(elements a worker / elements)| + thread * |log2(threads / threads)| + vector * [V is not
-    the vector width] + waste * (1 - useful lane work)``. The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to
-    858 measured kernels of six operators on one H200 (configs/measurements): mean regret 1.3 %,
-    worst 7.9 % over rows of up to 32,000 elements. Dimensionless.
+    the vector width] + waste * (1 - useful lane work)``. The coefficients are the fit of
+    ``scripts/benchmark/fit_cuda_cost.py`` to 858 measured kernels of six operators on one H200
+    (configs/measurements): mean regret 1.3 %, worst 7.9 % over rows of up to 32,000 elements.
+    Dimensionless.
     """
 
     elements: float = 12.0
