@@ -25,6 +25,7 @@ from tvm_tilex.runtime.arguments import (
     overlapping,
 )
 from tvm_tilex.runtime.simulate import simulate
+from tvm_tilex.runtime.threads import use_every_core
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule
 from tvm_tilex.transform.options import CompileOptions
@@ -105,6 +106,8 @@ class Artifact:
             raise TargetError(
                 f"{self.name}: compiled for {self.kind}, but this process has no {self.kind} device"
             )
+        if self.kind == "llvm":
+            use_every_core()
         return self.module[self.name]
 
     def _require_precise(self) -> None:

@@ -59,7 +59,7 @@ def _expand(store: Any) -> Any:
     combiner = _COMBINERS[value.op.name]
     dtype = str(value.ty.dtype)
     place, indices = store.buffer, list(store.indices)
-    other = tirx.decl_buffer((1,), dtype, f"{place.name}_other", scope="local")
+    other = tirx.decl_buffer((1,), dtype, f"{place.name}_other", scope="local", layout=None)
     zero = tirx.IntImm("int32", 0)
     steps = [tirx.AllocBuffer(other), tirx.BufferStore(place, value.args[0], indices)]
     offset = _LANES // 2

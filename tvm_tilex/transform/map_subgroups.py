@@ -219,6 +219,7 @@ class _Mapper:
             str(node.buffer.ty.dtype),
             node.buffer.name,
             scope="local",
+            layout=None,
         )
         self.stripes[node.buffer] = stripe
         return tirx.AllocBuffer(stripe)
@@ -289,6 +290,7 @@ class _Mapper:
             "float32",
             f"partials{len(self.partials)}",
             scope="shared",
+            layout=None,
         )
         self.partials.append(partial)
         publish = tirx.IfThenElse(

@@ -100,7 +100,9 @@ class VectorAccess:
         return min(pack.width, self.max_lanes, self.max_bytes // width)
 
     def _buffer(self, pack: Pack, of: Any) -> Any:
-        return tirx.decl_buffer((pack.width,), str(of.ty.dtype), f"{of.name}_pack", scope="local")
+        return tirx.decl_buffer(
+            (pack.width,), str(of.ty.dtype), f"{of.name}_pack", scope="local", layout=None
+        )
 
     def _load(self, pack: Pack, load: Any, buffer: Any) -> list[Any]:
         def move(at: Any) -> Any:
