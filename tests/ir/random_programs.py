@@ -67,15 +67,17 @@ def programs(
     wrapping: bool = True,
     empty_nests: bool = True,
     max_definitions: int = 8,
+    bindings: Sequence[Binding] = tuple(Binding),
 ) -> Program:
     """Draw a program over the given element types, policies and bounds policies.
 
     ``transcendental=False`` leaves out exp and its kind; ``wrapping=False`` leaves out integer
     multiplication, integer sums and narrowing casts; ``empty_nests=False`` gives every parallel
-    axis a positive extent.
+    axis a positive extent; ``bindings`` limits how nests ask to be realized.
     """
     builder = _Builder(draw, dtypes, policies, bounds)
     builder.transcendental, builder.wrapping = transcendental, wrapping
+    builder.bindings = bindings
     return builder.program(0 if empty_nests else 1, max_definitions)
 
 
@@ -103,6 +105,7 @@ def _array(rng: np.random.Generator, view: View, special: bool) -> np.ndarray:
 class _Builder:
     transcendental = True
     wrapping = True
+    bindings: Sequence[Binding] = tuple(Binding)
 
     def __init__(
         self,
@@ -136,7 +139,9 @@ class _Builder:
         extents = [3, 2, 1, 2, 3, 1, 2, 3, least_extent]
         parallel = iter(Axis(f"p{n}", self.pick(extents)) for n in range(sum(shapes)))
         nests = [
-            Parallel(n, tuple(next(parallel) for _ in range(count)), (), self.pick(list(Binding)))
+            Parallel(
+                n, tuple(next(parallel) for _ in range(count)), (), self.pick(list(self.bindings))
+            )
             for n, count in enumerate(shapes)
         ]
         body = self.nest(nests, [], max_definitions)

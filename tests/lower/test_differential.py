@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from random_programs import inputs_for, programs
 
 import tvm_tilex as tx
-from tvm_tilex.ir import ElementOp, Elementwise, Parallel, ReductionPolicy
+from tvm_tilex.ir import Binding, ElementOp, Elementwise, Parallel, ReductionPolicy
 from tvm_tilex.ir.interp import interpret
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.kernels.registry import numpy_dtype
@@ -30,6 +30,8 @@ RELAXED = {
     "phases": [Phase.explicit, Phase.generate],
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
+# An explicit SIMD-group request is refused on LLVM.
+AUTO = (Binding.auto,)
 ORDERED = tuple(policy for policy in ReductionPolicy if policy.ordered)
 
 
@@ -42,22 +44,29 @@ def check(program, modes=BOTH_MODES, **options):
 
 
 @settings(max_examples=30, **RELAXED)
-@given(programs(transcendental=False))
+@given(programs(bindings=AUTO, transcendental=False))
 def test_exact_operations_equal_the_interpreter(program):
     """Every element type, bounds policy, gather and nest; NaN and infinities among the inputs."""
     check(order_float_sums(captured(program)))
 
 
 @settings(max_examples=12, **RELAXED)
-@given(programs(transcendental=False, dtypes=("float32", "bfloat16", "float16"), policies=ORDERED))
+@given(
+    programs(
+        bindings=AUTO,
+        transcendental=False,
+        dtypes=("float32", "bfloat16", "float16"),
+        policies=ORDERED,
+    )
+)
 def test_ordered_reductions_equal_the_interpreter_bit_for_bit(program):
     check(captured(program))
 
 
 @settings(max_examples=8, **RELAXED)
 @given(
-    programs(transcendental=False, max_definitions=5),
-    programs(transcendental=False, max_definitions=5),
+    programs(bindings=AUTO, transcendental=False, max_definitions=5),
+    programs(bindings=AUTO, transcendental=False, max_definitions=5),
 )
 def test_several_root_nests(first, second):
     program = one_after_the_other(captured(first), captured(second))
@@ -66,7 +75,7 @@ def test_several_root_nests(first, second):
 
 
 @settings(max_examples=12, **RELAXED)
-@given(programs(transcendental=False, max_definitions=6))
+@given(programs(bindings=AUTO, transcendental=False, max_definitions=6))
 def test_without_the_aliasing_promise(program):
     """Every load is then a snapshot; on arrays that don't overlap nothing changes."""
     program = order_float_sums(captured(program))
@@ -80,7 +89,7 @@ DISCONTINUOUS = (
 
 
 @settings(max_examples=12, **RELAXED)
-@given(programs(dtypes=("float32",), max_definitions=6))
+@given(programs(bindings=AUTO, dtypes=("float32",), max_definitions=6))
 def test_transcendental_operations_stay_within_the_conditioning(program):
     """The allowed error is what inputs moved by an ulp do to the interpreter's own result."""
     program = captured(program)
