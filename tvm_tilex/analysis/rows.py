@@ -86,6 +86,8 @@ def numerical_permission(subject: Subject) -> Verdict:
             return disproven(
                 f"{reduction.update.carry.name} propagates NaN; Metal's collectives do not"
             )
+    if not subject.reductions and not subject.ordered:
+        return disproven("the program has no reduction")
     if not subject.reductions:
         return disproven(f"every reduction is ordered ({subject.ordered[0].policy})")
     folded = f"; {len(subject.ordered)} ordered are folded serially" if subject.ordered else ""

@@ -12,7 +12,15 @@ from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
-from tvm_tilex.ir import BoundsPolicy, Load, Parallel, Program, Store, ViewAccess
+from tvm_tilex.ir import (
+    BoundsPolicy,
+    Load,
+    Parallel,
+    Program,
+    ProgramCoordinate,
+    Store,
+    ViewAccess,
+)
 from tvm_tilex.lowering import SharedTileMaterialization
 from tvm_tilex.lowering.sharing import statements
 from tvm_tilex.plan.group_plan import GroupPlan
@@ -270,11 +278,38 @@ class Artifact:
 
 
 def _runs_in_place(program: Program, written: str, other: str) -> bool:
-    """Whether each program touches both views only at one and the same region."""
-    regions = {
-        (statement.origin, statement.dimensions)
-        for statement in statements(program.body)
-        if isinstance(statement, (Load, Store)) and statement.view in (written, other)
+    """Whether no element of the shared array is touched by two programs.
+
+    Either every access is of one and the same region, or the accesses of one root nest agree on
+    dimensions that single out the program: there, each is at exactly the program's coordinate.
+    """
+    if any(program.view(view).bounds is not BoundsPolicy.checked for view in (written, other)):
+        return False
+    roots = [root for root in program.body if isinstance(root, Parallel)]
+    touching = [(root, found) for root in roots if (found := _accesses(root, (written, other)))]
+    if len(touching) != 1:
+        return False
+    ((root, accesses),) = touching
+    if len({(access.origin, access.dimensions) for access in accesses}) == 1:
+        return True
+    own = {
+        coordinate.dimension
+        for dimension, coordinate in enumerate(accesses[0].origin)
+        if isinstance(coordinate, ProgramCoordinate)
+        and coordinate.nest == root.nest
+        and all(_at(access, dimension, coordinate) for access in accesses)
     }
-    bounded = all(program.view(v).bounds is BoundsPolicy.checked for v in (written, other))
-    return len(regions) == 1 and bounded
+    return all(axis.extent == 1 or d in own for d, axis in enumerate(root.axes))
+
+
+def _accesses(root: Parallel, views: tuple[str, str]) -> list[Load | Store]:
+    return [
+        statement
+        for statement in statements(root.body)
+        if isinstance(statement, (Load, Store)) and statement.view in views
+    ]
+
+
+def _at(access: Load | Store, dimension: int, coordinate: ProgramCoordinate) -> bool:
+    axis = access.dimensions[dimension]
+    return access.origin[dimension] == coordinate and (axis is None or axis.extent == 1)

@@ -7,7 +7,7 @@ from typing import Any
 from tvm_tilex.errors import VerifyError
 from tvm_tilex.ir.ops import Combiner, ReductionPolicy
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import IRModule, PrimFunc, ir, structural_walk, tirx
+from tvm_tilex.tirx.compat import IRModule, PrimFunc, ir, structural_map, structural_walk, tirx
 
 __all__ = ["VerifyEachPass", "verify_function"]
 
@@ -29,11 +29,20 @@ def verify_function(function: PrimFunc) -> None:
     name = str(function.attrs.get("global_symbol", "<anonymous>"))
     if str(stage) not in _STAGES:
         raise VerifyError(f"{name}: unknown stage {stage!r}")
-    if not tirx.analysis.verify_well_formed(function, assert_mode=False):
+    if not tirx.analysis.verify_well_formed(_without_pragmas(function), assert_mode=False):
         raise VerifyError(f"{name}: TVM finds the function not well formed")
     if str(stage) == "reference":
         _verify_roots(name, function.body)
     structural_walk(function.body, (tirx.For, lambda loop: _verify_loop(name, loop)))
+
+
+def _without_pragmas(function: PrimFunc) -> PrimFunc:
+    """Drop the pragma statements, with which TVM names a loop's variable outside of the loop."""
+
+    def drop(statement: Any) -> Any:
+        return statement.body if statement.attr_key.startswith("pragma_") else statement
+
+    return function.with_body(structural_map(function.body, (tirx.AttrStmt, drop), order="post"))
 
 
 def _verify_roots(name: str, body: Any) -> None:
