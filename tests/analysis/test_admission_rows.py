@@ -99,7 +99,7 @@ def test_a_subgroup_binding_is_an_error_with_the_same_reason(name):
 @pytest.mark.parametrize("name", [n for n, m in MUTATIONS.items() if m.meaning is not None])
 def test_the_fallback_computes_what_the_edited_program_means(name):
     mutation = MUTATIONS[name]
-    if "tilex.binding\": \"subgroup" in mutation.text:
+    if 'tilex.binding": "subgroup' in mutation.text:
         with pytest.raises(MappingError, match="llvm"):  # an explicit request is never ignored
             raw.run_on_llvm(mutation.text, np.zeros((3, 70), np.float32))
         return
