@@ -26,6 +26,7 @@ from tvm_tilex.tirx.register import register
 __all__ = ["lower_program"]
 
 _INT32_LIMIT = 2**31
+_INT64_LIMIT = 2**63
 
 
 def lower_program(
@@ -43,8 +44,8 @@ def lower_program(
     Raises
     ------
     LoweringError
-        If a statement stands outside every parallel nest (the front end captures none), or TVM's
-        own check finds the result ill formed.
+        If a view is too large for 64-bit addresses, a statement stands outside every parallel
+        nest (the front end captures none), or TVM's own check finds the result ill formed.
     """
     register()
     space = IndexSpace(_index_dtype(program))
@@ -78,6 +79,12 @@ def _attributes(program: Program, noalias: bool) -> dict[str, Any]:
 
 
 def _index_dtype(program: Program) -> str:
+    for view in program.views:
+        extents = [extent for extent in view.shape if extent]
+        if math.prod(extents) * view.dtype.bytes >= _INT64_LIMIT:
+            raise LoweringError(
+                f"{program.name}: {view.name!r} {view.shape} has 2**63 bytes or more"
+            )
     sizes = [math.prod(view.shape) for view in program.views]
     sizes += [
         math.prod(axis.extent for axis in s.axes)

@@ -161,6 +161,7 @@ class Artifact:
         for view, argument in zip(self.tile_ir.views, arguments, strict=True):
             check_argument(self.name, view, argument)
             if argument.device[0] != self._expected_device:
+                _ = self.function  # says so where there is no such device at all
                 raise ArgumentError(
                     f"{self.name}: argument {view.name!r} is on {argument.device[0]}, the kernel "
                     f"was compiled for {self.kind} and takes {self._expected_device} memory here"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -70,8 +71,17 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except click.exceptions.Abort:
         _fail("interrupted", 130)
     except TilexError as error:
-        _fail(str(error), 1)
+        _fail(_message(error), 1)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _message(error: TilexError) -> str:
+    """The error's text; the line that called us is click's own, which says nothing."""
+    text = str(error)
+    where = error.location
+    if where is not None and Path(where.file).is_relative_to(Path(click.__file__).parent):
+        return text.removeprefix(f"{where}: ")
+    return text
 
 
 def _fail(message: str, code: int) -> NoReturn:

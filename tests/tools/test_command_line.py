@@ -1,0 +1,186 @@
+"""``tilex`` run, explain and list: what they print, and how they exit."""
+
+import json
+
+import pytest
+
+import tvm_tilex as tx
+from tvm_tilex.ir import format_program
+
+CATALOG = tx.kernels.catalog()
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_run_every_kernel_of_the_library(tilex, name):
+    result = tilex("run", name, "--shape", "3x130", "--no-source")
+    assert result.code == 0 and result.err == ""
+    outputs = sum(view.access is not tx.In for view in CATALOG[name].kernel.parameters.values())
+    assert result.out.count(": right") == outputs
+
+
+def test_run_shows_the_kernel_and_its_metal_source(tilex):
+    result = tilex("run", "softmax", "--shape", "3x40")
+    assert result.code == 0
+    assert "def softmax(" in result.out
+    assert result.out.count("kernel void softmax_kernel") == 1
+
+
+def test_run_in_the_simulator_says_so(tilex):
+    result = tilex("run", "row_max", "--shape", "3x40", "--target", "metal", "--no-source")
+    assert result.code == 0 and "on metal (simulator)" in result.out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_json_has_the_facts(tilex, dtype):
+    result = tilex("run", "rmsnorm", "--shape", "5x64", "--dtype", dtype, "--seed", 7, "--json")
+    facts = json.loads(result.out)
+    assert (facts["kernel"], facts["shape"], facts["dtype"]) == ("rmsnorm", [5, 64], dtype)
+    assert facts["target"] == "llvm" and facts["right"] is True
+    assert facts["compile_seconds"] > 0 and facts["seconds_per_call"] > 0
+    (output,) = facts["outputs"]
+    assert output["right"] and 0 <= output["fraction_of_allowed_error"] <= 1
+
+
+def test_the_seed_chooses_the_inputs(tilex):
+    def error(seed):
+        result = tilex("run", "softmax", "--shape", "7x257", "--seed", seed, "--json")
+        return json.loads(result.out)["outputs"][0]["max_absolute_error"]
+
+    assert error(1) == error(1) != error(2)
+
+
+def test_a_wrong_result_is_exit_code_1(tilex, monkeypatch):
+    """An oracle that disagrees stands for a kernel that is wrong."""
+    stock = CATALOG["row_sum"].oracle
+    monkeypatch.setattr(
+        "tvm_tilex.kernels.registry.KernelEntry.expected",
+        lambda self, arguments: (stock(arguments[0]) * 1.01,),
+    )
+    result = tilex("run", "row_sum", "--shape", "3x40", "--no-source")
+    assert result.code == 1 and "WRONG" in result.out
+    machine = tilex("run", "row_sum", "--shape", "3x40", "--json")
+    assert machine.code == 1 and json.loads(machine.out)["right"] is False
+
+
+# Kernels of the user's own.
+
+
+@pytest.mark.parametrize("target", ["llvm", "metal"])
+def test_a_kernel_from_a_file(tilex, file, target):
+    result = tilex("run", f"{file}:doubled", "--shape", "3x40", "--target", target, "--no-source")
+    assert result.code == 0 and "doubled 3x40 float32" in result.out
+
+
+def test_one_shape_a_view_where_ranks_differ(tilex, file):
+    result = tilex("run", f"{file}:row_of", "--shape", "3x40", "--shape", "40", "--no-source")
+    assert result.code == 0
+    few = tilex("run", f"{file}:row_of", "--shape", "3x40", "--no-source")
+    assert few.code == 2 and "x: rank 2, out: rank 1" in few.err
+
+
+def test_a_kernel_that_breaks_a_rule_names_the_users_line(tilex, file):
+    result = tilex("run", f"{file}:broken", "--shape", "8")
+    line = file.read_text().splitlines().index("        if tile > 0:") + 1
+    assert result.code == 1 and f"mine.py:{line}" in result.err
+
+
+# Explain.
+
+
+@pytest.mark.parametrize("target", ["llvm", "metal", "cuda"])
+def test_explain_prints_every_stage_and_the_source_once(tilex, target):
+    result = tilex("explain", "softmax", "--shape", "3x96", "--target", target)
+    artifact = tx.compile(
+        CATALOG["softmax"].kernel, *CATALOG["softmax"].specs(3, 96), target=target
+    )
+    assert result.code == 0
+    assert result.out.count(artifact.source.strip()) == 1
+    assert format_program(artifact.tile_ir).rstrip() in result.out
+    assert artifact.tirx.script().rstrip() in result.out
+    assert artifact.scheduled.script().rstrip() in result.out
+    assert "def softmax(" in result.out
+    marker = {"llvm": "softmax_compute_:", "metal": "kernel void softmax_kernel("}
+    if target in marker:
+        assert result.out.count(marker[target]) == 1
+
+
+def test_explain_as_json(tilex):
+    result = tilex("explain", "row_sum", "--shape", "3x40", "--target", "metal", "--json")
+    facts = json.loads(result.out)
+    assert facts["kernel"] == "row_sum" and facts["requires_precise_math"] is False
+    assert tx.CompileOptions.from_json(json.dumps(facts["options"])) == tx.CompileOptions()
+    assert {"TileIR", "reference TIRx", "scheduled TIRx", "metal source"} <= set(facts["stages"])
+
+
+def test_list_names_every_kernel_with_its_arguments(tilex):
+    lines = tilex("list").out.splitlines()
+    assert len(lines) == len(CATALOG)
+    for entry, line in zip(CATALOG.values(), lines, strict=True):
+        assert line.startswith(f"{entry.name}({', '.join(entry.parameters)})")
+        assert entry.summary in line
+    rows = json.loads(tilex("list", "--json").out)
+    assert [row["name"] for row in rows] == list(CATALOG)
+
+
+# Bad usage: one clear line on stderr, and the right exit code.
+
+USAGE = [
+    (("run", "softmx", "--shape", "3x4"), "did you mean 'softmax'?"),
+    (("run", "zzz", "--shape", "3x4"), "`tilex list` shows them"),
+    (("run", "softmax", "--shape", "3y4"), "write extents as 3x4096"),
+    (("run", "softmax", "--shape", "-3x4"), "write extents as 3x4096"),
+    (("run", "softmax", "--shape", ""), "write extents as 3x4096"),
+    (("run", "softmax", "--shape", "3x4x5"), "one --shape of two extents"),
+    (("run", "softmax", "--shape", "3x4", "--shape", "3x4"), "one --shape of two extents"),
+    (("run", "softmax"), "--shape"),
+    (("run",), "KERNEL"),
+    (("run", "softmax", "--shape", "3x4", "--target", "vulkan"), "vulkan"),
+    (("run", "softmax", "--shape", "3x4", "--dtype", "float64"), "float64"),
+    (("run", "softmax", "--shape", "3x4", "--seed", "x"), "seed"),
+    (("run", "nowhere.py:kernel", "--shape", "3x4"), "no file nowhere.py"),
+    (("explain", "softmx", "--shape", "3x4"), "did you mean 'softmax'?"),
+    (("bogus",), "No such command 'bogus'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), USAGE)
+def test_bad_usage_is_exit_code_2(tilex, arguments, text):
+    result = tilex(*arguments)
+    assert result.code == 2 and result.out == ""
+    assert text in result.err and result.err.startswith("tilex: ")
+    assert len(result.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["missing", "not_a_kernel"])
+def test_a_file_without_that_kernel(tilex, file, name):
+    result = tilex("run", f"{file}:{name}", "--shape", "3x4")
+    assert result.code == 2 and f"has no tile kernel '{name}'" in result.err
+
+
+REFUSED = [
+    (("run", "softmax", "--shape", "3x0"), "N >= 1"),
+    (("run", "softmax", "--shape", "3x99999999999999999999"), "2**63 bytes"),
+    (("run", "softmax", "--shape", "3x40", "--threads-per-group", "48", "--target", "metal"),
+     "threads_per_group"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "text"), REFUSED)
+def test_a_refusal_is_exit_code_1(tilex, arguments, text):
+    result = tilex(*arguments)
+    assert result.code == 1 and result.out == ""
+    assert text in result.err and result.err.startswith("tilex: ")
+    assert len(result.err.strip().splitlines()) <= 2 and "click" not in result.err
+
+
+def test_no_arguments_print_the_help(tilex):
+    result = tilex()
+    assert result.code == 2 and "Usage: tilex" in result.out + result.err
+
+
+def test_as_a_program(program):
+    """Warnings of TVM or ours don't reach the user; the exit code does."""
+    right = program("run", "row_sum", "--shape", "2x40", "--target", "metal", "--no-source")
+    assert right.code == 0 and "right" in right.out
+    wrong = program("run", "row_summ", "--shape", "2x40")
+    assert wrong.code == 2 and len(wrong.err.strip().splitlines()) == 1
