@@ -41,8 +41,10 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
     ]
 
 
-def tvm_lowering() -> list[Any]:
+def tvm_lowering(kind: str) -> list[Any]:
     """TVM's own passes, in order."""
+    # A device compiler shares subexpressions itself; TVM's leave dead names in the text.
+    shared = [tirx.transform.CommonSubexprElim()] if kind == "llvm" else []
     return [
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.ConvertBlocksToOpaque(),
@@ -56,7 +58,7 @@ def tvm_lowering() -> list[Any]:
         tirx.transform.BF16ComputeLegalize(),
         tirx.transform.UnrollLoop(),
         tirx.transform.StmtSimplify(),
-        tirx.transform.CommonSubexprElim(),
+        *shared,
         tirx.transform.FP8ComputeLegalize(),
         tirx.transform.VerifyMemory(),
         tirx.transform.AnnotateEntryFunc(),
@@ -72,8 +74,9 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
 
     @tvm.transform.module_pass(opt_level=0, name="tilex")
     def pipeline(mod: IRModule, ctx: Any) -> IRModule:
-        mod = tvm.ir.transform.Sequential(realization(_target(mod)), name="tilex.Realize")(mod)
-        mod = tvm.ir.transform.Sequential(tvm_lowering(), name="tilex.Lower")(mod)
+        target = _target(mod)
+        mod = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(mod)
+        mod = tvm.ir.transform.Sequential(tvm_lowering(target.kind.name), name="tilex.Lower")(mod)
         metal_compile.expect(mod)
         return mod
 

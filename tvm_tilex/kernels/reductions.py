@@ -80,7 +80,7 @@ def minmax(
     low: tx.TensorView[tx.floating, COLUMN, tx.Out],
     high: tx.TensorView[tx.floating, COLUMN, tx.Out],
 ) -> None:
-    """Smallest and largest element of each row, from one load of the row.
+    """Smallest and largest element of each row, together.
 
     Parameters
     ----------

@@ -32,7 +32,8 @@ from tvm_tilex.runtime.arguments import (
     exported,
     overlapping,
 )
-from tvm_tilex.runtime.simulate import simulate
+from tvm_tilex.runtime.compare import launch_and_compare
+from tvm_tilex.runtime.simulate import simulate as simulate_launches
 from tvm_tilex.runtime.threads import use_every_core
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule
@@ -132,18 +133,36 @@ class Artifact:
         roots = [s for s in self.tile_ir.body if isinstance(s, Parallel)]
         return all(any(axis.extent == 0 for axis in root.axes) for root in roots)
 
-    def __call__(self, *arrays: Any) -> None:
+    def __call__(self, *arrays: Any, simulate: bool = False) -> tuple[Any, ...] | None:
         """Check the arrays against the compiled views and launch; outputs are written in place.
+
+        Parameters
+        ----------
+        arrays
+            One array a view, in order.
+        simulate
+            Also run a Metal kernel's text in the simulator, on copies, and compare the outputs
+            with the device's. Without an Apple GPU a launch is the simulator's own.
+
+        Returns
+        -------
+        tuple or None
+            The simulator's counters, one for each kernel, where it ran.
 
         Raises
         ------
         ArgumentError
             If an array differs in number, type, shape, layout or device, or overlaps an output.
         TargetError
-            If the target's device is not present.
+            If the target's device is not present, or ``simulate`` is asked of another target.
+        SimulatorError
+            If the emitted text has a fault, or device and simulator disagree.
         """
         try:
-            self.launch(self._describe(arrays))
+            arguments = self._describe(arrays)
+            if simulate:
+                return launch_and_compare(self, arguments)
+            return self.launch(arguments)
         except ArgumentError as error:
             raise at_call(self.name, error) from None
 
@@ -156,8 +175,8 @@ class Artifact:
             )
         return [describe(view.name, array) for view, array in zip(views, arrays, strict=True)]
 
-    def launch(self, arguments: Sequence[Argument]) -> None:
-        """Check described arguments and launch."""
+    def launch(self, arguments: Sequence[Argument]) -> tuple[Any, ...] | None:
+        """Check described arguments and launch; counters where the simulator runs."""
         for view, argument in zip(self.tile_ir.views, arguments, strict=True):
             check_argument(self.name, view, argument)
             if argument.device[0] != self._expected_device:
@@ -167,13 +186,13 @@ class Artifact:
                     f"was compiled for {self.kind} and takes {self._expected_device} memory here"
                 )
         if self.empty:
-            return
+            return () if self.simulated else None
         artifact = self.variant(arguments)
         if self.simulated:
             assert artifact.device is not None
-            simulate(artifact.device, artifact.tile_ir, arguments)
-            return
+            return simulate_launches(artifact.device, artifact.tile_ir, arguments)
         artifact.function(*map(exported, arguments))
+        return None
 
     def variant(self, arguments: Sequence[Argument]) -> Artifact:
         """Choose the artifact that a launch of these arguments runs.
@@ -210,7 +229,7 @@ class Artifact:
             check_argument(self.name, view, argument)
         device = self.device if self.empty else self.variant(arguments).device
         assert device is not None
-        return simulate(device, self.tile_ir, arguments, seed=seed)
+        return simulate_launches(device, self.tile_ir, arguments, seed=seed)
 
     def export_library(self, path: str | Path) -> Path:
         """Write a shared library that TVM's runtime loads without this package or the compiler."""

@@ -61,6 +61,7 @@ def tilex() -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     warnings.filterwarnings("ignore", category=UserWarning, module=r"tvm\b.*")
+    warnings.filterwarnings("ignore", message="no Apple GPU here")  # the report says so
     try:
         result: Any = tilex.main(args=arguments, prog_name="tilex", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -6,6 +6,7 @@ import inspect
 import json
 import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -44,10 +45,10 @@ def run(
     compiled = time.perf_counter() - started
     before = subject.arguments(seed)
     after = tuple(array.copy() for array in before)
-    where, seconds = _execute(artifact, after)
+    execution = _execute(artifact, after)
     comparisons = subject.check(artifact.tile_ir, before, after)
     right = all(comparison.within for comparison in comparisons)
-    facts = _facts(subject, artifact, comparisons, compiled, where, seconds)
+    facts = _facts(subject, artifact, comparisons, compiled, execution)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return 0 if right else 1
@@ -57,6 +58,9 @@ def run(
     heading("result")
     for name, value in facts["lines"]:
         click.echo(f"{name:<9} {value}")
+    for launch in execution.counters:
+        heading("counters of the simulator")
+        click.echo(launch.table())
     if not no_source:
         heading("the same kernel as Metal source")
         metal = (
@@ -68,10 +72,19 @@ def run(
     return 0 if right else 1
 
 
-def _execute(artifact: Artifact, arrays: tuple[Any, ...]) -> tuple[str, float | None]:
-    """Run once for the result, then repeatedly for the median time of a call in seconds."""
+@dataclass(frozen=True)
+class _Execution:
+    """Where a kernel ran, the median seconds of a call, and the simulator's counters."""
+
+    where: str
+    seconds: float | None
+    counters: tuple[Any, ...] = ()
+
+
+def _execute(artifact: Artifact, arrays: tuple[Any, ...]) -> _Execution:
+    """Run once for the result, then repeatedly for the median time of a call."""
     if not system_has(artifact.kind):
-        return _simulate(artifact, arrays), None
+        return _Execution("simulator", None, artifact(*arrays) or ())
     artifact(*arrays)
     times: list[float] = []
     until = time.perf_counter() + _TIMED_SECONDS
@@ -80,12 +93,7 @@ def _execute(artifact: Artifact, arrays: tuple[Any, ...]) -> tuple[str, float | 
         begin = time.perf_counter()
         artifact(*scratch)
         times.append(time.perf_counter() - begin)
-    return "this machine's processor", statistics.median(times)
-
-
-def _simulate(artifact: Artifact, arrays: tuple[Any, ...]) -> str:
-    artifact(*arrays)
-    return "simulator"
+    return _Execution("this machine's processor", statistics.median(times))
 
 
 def _facts(
@@ -93,9 +101,9 @@ def _facts(
     artifact: Artifact,
     comparisons: tuple[Comparison, ...],
     compiled: float,
-    where: str,
-    seconds: float | None,
+    execution: _Execution,
 ) -> dict[str, Any]:
+    where, seconds = execution.where, execution.seconds
     right = all(comparison.within for comparison in comparisons)
     views = [view for view in artifact.tile_ir.views if view.access.value != "in"]
     outputs = [
