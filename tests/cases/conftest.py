@@ -67,7 +67,7 @@ class Plan:
 
 
 # Why an explicit SIMD-group map may be refused; anything else is a fault.
-_REFUSALS = ("striped scalars", "fold_left", "fold_right", "ordered_tree", "no program runs")
+_REFUSALS = ("striped scalars", "fold_left", "fold_right", "ordered_tree")
 
 
 def _mapped(subgroups: int, packed: int, elements: int) -> Callable[..., None]:
@@ -86,8 +86,9 @@ def _mapped(subgroups: int, packed: int, elements: int) -> Callable[..., None]:
                 pytest.skip(str(refusal))
             raise
         plan = artifact.plan
-        assert plan.reduction_subgroups_per_program == subgroups
-        assert (plan.programs_per_group, plan.lane_elements) == (packed, elements)
+        if plan is not None or not artifact.empty:
+            assert plan.reduction_subgroups_per_program == subgroups
+            assert (plan.programs_per_group, plan.lane_elements) == (packed, elements)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="no Apple GPU here")
             artifact(*arrays)
