@@ -18,6 +18,9 @@ from tvm_tilex.transform.common import sequence, serial
 __all__ = ["ExecutionMap", "Pack"]
 
 
+_UNROLLED_ELEMENTS = 64
+
+
 @dataclass(frozen=True)
 class Pack:
     """The V consecutive elements that a worker owns in one chunk.
@@ -107,8 +110,10 @@ class ExecutionMap:
         ]
         if iterations <= 1:
             return sequence(*copies)
-        # Stripes stay in registers only if their slots are constants after unrolling.
-        hint = {"pragma_unroll": True} if self.hint_unroll and iterations <= 64 else None
+        # Stripes stay in registers only if their slots are constants after unrolling; a longer
+        # loop holds no stripe, and unrolled whole it would spill.
+        short = iterations * unroll * self.plan.lane_elements <= _UNROLLED_ELEMENTS
+        hint = {"pragma_unroll": True} if self.hint_unroll and short else None
         return serial(loop, iterations, sequence(*copies), annotations=hint)
 
     def _pack(self, chunk: Any, bound: int | None) -> Pack:
