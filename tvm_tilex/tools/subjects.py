@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,7 @@ def _from_file(path: Path, attribute: str) -> TileKernel:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # a dataclass in the file looks its module up
     spec.loader.exec_module(module)
     found = getattr(module, attribute, None)
     if not isinstance(found, TileKernel):
