@@ -17,6 +17,7 @@ from random_programs import inputs_for, programs
 import tvm_tilex as tx
 from tvm_tilex.ir import Binding, ElementOp, Elementwise, Parallel, ReductionPolicy
 from tvm_tilex.ir.interp import interpret
+from tvm_tilex.ir.parse import parse_program
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.kernels.registry import numpy_dtype
 from tvm_tilex.lowering import SharedTileMaterialization
@@ -145,3 +146,33 @@ def test_every_operation_on_16_bits_rounds(dtype):
     want = (single - x.astype(np.float32)).astype(storage)
     np.testing.assert_array_equal(out.view(np.uint16), want.view(np.uint16))
     assert (want != y).any()
+
+
+# Found by scripts/fuzz_lowering.py. A guard that TVM proves false only while it lowers operators
+# turns a load into a constant, which its analyzer then substituted for a bound variable.
+FOUND = """
+kernel found(v0: in bfloat16[5, 2, 2, 4] zero, v1: out bfloat16[3, 1, 2] assume) {
+  parallel n0(p0: 3) {
+    %0: bfloat16[a: 2, one: 1, columns: 2] = load v0[n0.0 % 3, 0, n0.0 + -1, 1](a: 2, one: 1, _, columns: 2) zero
+    %1: bfloat16[a: 2, one: 1, columns: 2] = fma %0, %0, bfloat16(-0.0)
+    %2: bfloat16[a: 2, one: 1, columns: 2] = subtract %1, %1
+    %3: bfloat16[a: 2, one: 1] = reduce minimum %2 over columns propagate
+    store v1[n0.0, 0, 0](_, one: 1, a: 2) = %3 assume
+  }
+}
+kernel found(v0: in bfloat16[6, 1, 4, 3] zero, v1: out bfloat16[1, 3, 1], v2: out bfloat16[1, 3, 3, 1]) {
+  parallel n0(p0: 1, p1: 3) {
+    %0: bfloat16[one: 3, a: 1] = load v0[n0.0 + 3, (n0.0 // 2) + -2, n0.1 + 2, (n0.0 % 2) + -2](_, _, one: 3, a: 1) zero
+    %1: bfloat16[one: 3, a: 1] = maximum %0, %0
+    %2: bfloat16[one: 3, a: 1] = maximum bfloat16(-1.5), %0
+    %3: bfloat16[a: 1] = reduce add %1 over one fold_right
+    store v1[n0.0, n0.1, 0](_, _, a: 1) = %3
+    store v2[n0.0, n0.1, 0, 0](_, _, one: 3, a: 1) = %2
+  }
+}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("text", FOUND.split("kernel ")[1:])
+def test_counterexamples_of_earlier_runs(text):
+    check(parse_program("kernel " + text))

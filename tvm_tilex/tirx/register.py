@@ -121,28 +121,21 @@ def _propagating(wins: Any, keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _keep(value: Any) -> Any:
     """A value that TVM's analyzer will not substitute for a variable bound to it.
 
-    It does so with pure values, and then takes ``x == x`` for true. One that loads is not pure.
+    It does so with pure values, and then takes ``x == x`` for true. What loads may become pure,
+    where a guard around the load is proved false.
     """
     dtype = value.ty.dtype
-    if dtype.lanes != 1 or _loads(value):
+    if dtype.lanes != 1:
         return value
     return tirx.call_extern(value.ty, _C_NAMES[str(dtype)], value)
 
 
 def _llvm_keep(value: Any) -> Any:
-    if _loads(value):
-        return value
     return tirx.call_llvm_intrin(value.ty, "llvm.arithmetic.fence", value)
 
 
 # A functional cast to its own type is the identity in C dialects.
 _C_NAMES = {"float32": "float", "float16": "half"}
-
-
-def _loads(value: Any) -> bool:
-    found: list[Any] = []
-    compat.structural_walk(value, (compat.TensorLoad, found.append))
-    return bool(found)
 
 
 _COMPARISONS = {EQUAL: tirx.EQ, NOT_EQUAL: tirx.NE, LESS: tirx.LT, LESS_EQUAL: tirx.LE}
