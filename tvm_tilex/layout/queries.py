@@ -189,7 +189,10 @@ def _exact_alignment(map: LayoutMap, number: int) -> Answer[int] | None:
     prover = _prepared(map)
     if len(prover.pieces) != 1:
         return None
-    form, matrix = (prover.forms(0) or ())[number], prover.matrix(0)
+    forms, matrix = prover.forms(0), prover.matrix(0)
+    if forms is None:
+        return None  # a subexpression that totality's rules admit has no safe linear form
+    form = forms[number]
     context = prover.contexts[0]
     if all(isinstance(a, Coordinate) for a in form.terms) and not context.guards:
         low = sum(c * context.bounds[a][0] for a, c in form.terms.items() if isinstance(a, Expr))
