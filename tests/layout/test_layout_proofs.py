@@ -404,3 +404,15 @@ def test_bit_linear_and_mixed_radix_at_scale():
     assert prove(wide, 0).all_proven
     huge = MixedRadix((2**20, 2**20, 2**20), (2**40, 2**20, 1))
     assert prove(huge, 0).all_proven
+
+
+def test_alignment_of_a_total_map_without_a_linear_form():
+    # Found by scripts/fuzz_layout.py: x - x >> 3 is safe, but its shift leaves no linear form.
+    found = parse_map(
+        "compose(index_expr({m0: 1, m1: 1} -> {o0: 1}, [(0 + m0 * -4 + m1 * 5) // 2 * 12]), "
+        "index_expr({x: 71} -> {o0: 1, o1: 1}, [(x < x) << 1, x - x >> 3]))"
+    )
+    assert prove(found, budget=0).totality.proven
+    assert not alignment(found, budget=0).verdict.disproven
+    exhaustive = alignment(found, budget=1000)
+    assert exhaustive.verdict.proven and exhaustive.value == 0
