@@ -25,7 +25,7 @@ from tvm_tilex.ir.program import Definition
 from tvm_tilex.ir.types import DTYPES
 from tvm_tilex.lowering.access import IndexSpace, guarded
 from tvm_tilex.lowering.elementwise import elementwise
-from tvm_tilex.lowering.numbers import constant, from_view, held, to_view
+from tvm_tilex.lowering.numbers import constant, from_view, held, to_view, wrapped
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx
@@ -119,8 +119,7 @@ class BodyLowering:
         value = self.space.lower(definition.offset)
         if definition.axis is not None:
             value = value + at[definition.axis.name]
-        dtype = definition.result.type.dtype.name
-        return value if dtype == self.space.dtype else tirx.Cast(dtype, value)
+        return wrapped(value, definition.result.type.dtype)
 
     def _gather(self, definition: Gather, at: Coordinates) -> Any:
         axis = definition.axis

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tvm_tilex.ir import Combiner, DType, ElementOp, NanPolicy
-from tvm_tilex.lowering.numbers import constant, held, rounded, unfolded, widened
+from tvm_tilex.lowering.numbers import constant, held, rounded, unfolded, widened, wrapped
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
 from tvm_tilex.tirx.register import (
@@ -141,7 +141,7 @@ def elementwise(op: ElementOp, operands: list[Any], dtypes: list[DType], result:
     value = _FUNCTIONS[op](*operands)
     if half and result.is_float:
         return rounded(value, result)
-    return tirx.Cast(result.name, value) if narrow and result.kind == "uint" else value
+    return wrapped(value, result) if narrow and result.kind == "uint" else value
 
 
 def _cast(value: Any, source: DType, target: DType) -> Any:
@@ -151,6 +151,8 @@ def _cast(value: Any, source: DType, target: DType) -> Any:
         return _not_equal(value, constant(0, source))
     if target.is_float and target.bits == 16:
         return rounded(widened(value), target)
+    if source.is_integer and target.is_integer:
+        return wrapped(value, target)
     return value if str(value.ty.dtype) == held(target) else tirx.Cast(target.name, value)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from tvm_tilex.ir import DType
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
-from tvm_tilex.tirx.register import ROUND_BFLOAT16
+from tvm_tilex.tirx.register import ROUND_BFLOAT16, WRAP_INT32
 
-__all__ = ["constant", "from_view", "held", "rounded", "to_view", "unfolded", "widened"]
+__all__ = ["constant", "from_view", "held", "rounded", "to_view", "unfolded", "widened", "wrapped"]
 
 _NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -53,6 +53,22 @@ def rounded(value: Any, dtype: DType) -> Any:
     if dtype.name == "bfloat16":
         return compat.call(ROUND_BFLOAT16, value, dtype="float32")
     return value if dtype.name == "float32" else tirx.Cast(dtype.name, value)
+
+
+def wrapped(value: Any, dtype: DType) -> Any:
+    """An integer wrapped to an integer ``dtype``.
+
+    TVM's bound of a cast is that of its operand cut to the type, as if nothing wrapped, and a
+    guard on the result is then folded away; so wrapping is spelled out.
+    """
+    source = str(value.ty.dtype)
+    if source == dtype.name:
+        return value
+    if dtype.kind == "uint":
+        return tirx.Cast(dtype.name, tirx.bitwise_and(value, tirx.IntImm(source, 0xFF)))
+    if source == "int64":
+        return compat.call(WRAP_INT32, value, dtype=dtype.name)
+    return tirx.Cast(dtype.name, value)
 
 
 def constant(value: bool | int | float, dtype: DType) -> Any:

@@ -24,6 +24,8 @@ NOT_EQUAL = "tilex.not_equal"
 LESS = "tilex.less"
 LESS_EQUAL = "tilex.less_equal"
 SUBTRACT = "tilex.subtract"
+# An int64 value wrapped to int32: TVM's bounds take a cast for one that never wraps.
+WRAP_INT32 = "tilex.wrap_int32"
 # An FP32 value rounded to the nearest bfloat16 (ties to even), as FP32.
 ROUND_BFLOAT16 = "tilex.round_bfloat16"
 
@@ -46,7 +48,7 @@ FENCE = "tilex.fence"
 
 # One or two instructions each, unlike calls of mathematical functions.
 _EXTREMA = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE)
-CHEAP = frozenset((EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, SUBTRACT, FENCE, FMA, *_EXTREMA))
+CHEAP = frozenset((EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, SUBTRACT, WRAP_INT32, FENCE, FMA, *_EXTREMA))
 
 
 @functools.cache
@@ -59,6 +61,7 @@ def register() -> None:
     for op in _COMPARISONS:
         compat.register_op(op, "IEEE comparison", effect=compat.PURE, vectorizable=True)
     compat.register_op(SUBTRACT, "IEEE difference", effect=compat.PURE, vectorizable=True)
+    compat.register_op(WRAP_INT32, "wrapping cast", effect=compat.PURE, vectorizable=True)
     compat.register_op(ROUND_BFLOAT16, "rounding", effect=compat.PURE, vectorizable=True)
     compat.register_op(FENCE, "contraction fence", effect=compat.PURE, vectorizable=True)
     compat.register_op(FMA, "fused multiply-add", effect=compat.PURE, vectorizable=True)
@@ -77,6 +80,7 @@ def register() -> None:
         compat.register_intrin_lowering(op, target="default", f=_node(node), level=99)
     # TVM's LLVM code generator makes `!=` an ordered comparison, false for NaN.
     compat.register_intrin_lowering(NOT_EQUAL, target="llvm", f=_unequal, level=99)
+    compat.register_intrin_lowering(WRAP_INT32, target="default", f=_wrap, level=99)
     compat.register_intrin_lowering(SUBTRACT, target="default", f=_node(tirx.Sub), level=99)
     compat.register_intrin_lowering(FENCE, target="default", f=lambda c: c.args[0], level=99)
     compat.register_intrin_lowering(FENCE, target="llvm", f=_llvm_fence, level=99)
@@ -92,13 +96,14 @@ def register() -> None:
 def _script_namespace() -> types.SimpleNamespace:
     def constructor(op: str) -> Callable[..., Any]:
         def construct(*arguments: Any) -> Any:
-            dtype = "bool" if op in _COMPARISONS else str(arguments[0].ty.dtype)
+            fixed = {WRAP_INT32: "int32", **dict.fromkeys(_COMPARISONS, "bool")}
+            dtype = fixed.get(op, str(arguments[0].ty.dtype))
             return compat.call(op, *arguments, dtype=dtype)
 
         return construct
 
     ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE)
-    ops += (SUBTRACT, ROUND_BFLOAT16, *_COMPARISONS, *SUBGROUP.values())
+    ops += (SUBTRACT, ROUND_BFLOAT16, WRAP_INT32, *_COMPARISONS, *SUBGROUP.values())
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
 
@@ -173,6 +178,10 @@ def _rounding(keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return tirx.Let(x, keep(value), tirx.Let(bits, tirx.reinterpret(words, x), near))
 
     return lower
+
+
+def _wrap(call: Any) -> Any:
+    return tirx.Cast(str(call.ty.dtype), call.args[0])
 
 
 def _vector(dtype: str, lanes: int) -> str:
