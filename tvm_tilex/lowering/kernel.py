@@ -14,10 +14,11 @@ from tvm_tilex.ir import (
     Statement,
     Store,
 )
+from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering.access import IndexSpace
 from tvm_tilex.lowering.body import BodyLowering
 from tvm_tilex.lowering.reduce import lower_reduce
-from tvm_tilex.lowering.sharing import SharedTileMaterialization, shared_values, statements
+from tvm_tilex.lowering.sharing import SharedTileMaterialization, shared_values
 from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, tirx
 from tvm_tilex.tirx.compat import builder as T
@@ -72,7 +73,7 @@ def _attributes(program: Program, noalias: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"global_symbol": program.name, attrs.STAGE: "reference"}
     if noalias:
         found["tirx.noalias"] = True
-    reductions = [s for s in statements(program.body) if isinstance(s, Reduce)]
+    reductions = [s for s in walk(program) if isinstance(s, Reduce)]
     if any(s.policy.ordered or s.nan.value == "propagate" for s in reductions):
         found[attrs.PRECISE] = True
     return found
@@ -87,9 +88,7 @@ def _index_dtype(program: Program) -> str:
             )
     sizes = [math.prod(view.shape) for view in program.views]
     sizes += [
-        math.prod(axis.extent for axis in s.axes)
-        for s in statements(program.body)
-        if isinstance(s, Parallel)
+        math.prod(axis.extent for axis in s.axes) for s in walk(program) if isinstance(s, Parallel)
     ]
     return "int64" if max(sizes) >= _INT32_LIMIT else "int32"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterator
 
 from tvm_tilex.ir import (
     Coordinate,
@@ -20,10 +19,10 @@ from tvm_tilex.ir import (
     Reduce,
     Statement,
     Store,
-    Value,
 )
+from tvm_tilex.ir.walk import values_used, walk
 
-__all__ = ["SharedTileMaterialization", "shared_values", "statements"]
+__all__ = ["SharedTileMaterialization", "shared_values"]
 
 # Recomputing more than this many operations over all uses is never cheap.
 _RECOMPUTE_LIMIT = 64
@@ -46,14 +45,6 @@ class SharedTileMaterialization(enum.Enum):
     RECOMPUTE = "recompute"
 
 
-def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Every statement, nested nests' bodies after their nest."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, Parallel):
-            yield from statements(statement.body)
-
-
 def shared_values(
     program: Program, mode: SharedTileMaterialization, *, noalias: bool
 ) -> frozenset[int]:
@@ -61,7 +52,7 @@ def shared_values(
 
     Without ``noalias`` any store may change any view, so every load is a snapshot.
     """
-    everything = tuple(statements(program.body))
+    everything = tuple(walk(program))
     uses, widest = _uses(everything)
     written = {s.view for s in everything if isinstance(s, Store)}
     if not noalias:
@@ -73,7 +64,7 @@ def shared_values(
         if isinstance(statement, (Store, Parallel)):
             continue
         number = statement.result.number
-        operands = [v.number for v in _operands(statement) if v.number not in shared]
+        operands = [v.number for v in values_used(statement) if v.number not in shared]
         own = isinstance(statement, Elementwise) and statement.op.transcendental
         cost[number] = 1 + sum(cost[n] for n in operands)
         expensive[number] = own or any(expensive[n] for n in operands)
@@ -99,18 +90,6 @@ def shared_values(
     return frozenset(shared)
 
 
-def _operands(statement: Statement) -> list[Value]:
-    if isinstance(statement, Elementwise):
-        return [operand for operand in statement.operands if isinstance(operand, Value)]
-    if isinstance(statement, Reduce):
-        return [statement.source]
-    if isinstance(statement, Gather):
-        return [statement.source, statement.index]
-    if isinstance(statement, Store) and isinstance(statement.value, Value):
-        return [statement.value]
-    return []
-
-
 def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bool]]:
     """Operand occurrences of each value, and whether a consumer ranges over more elements."""
     uses: Counter[int] = Counter()
@@ -118,7 +97,7 @@ def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bo
     for statement in everything:
         if not isinstance(statement, (Store, Parallel)):
             wider.setdefault(statement.result.number, False)
-        for operand in _operands(statement):
+        for operand in values_used(statement):
             uses[operand.number] += 1
             domain = operand.type.elements
             if isinstance(statement, Elementwise):

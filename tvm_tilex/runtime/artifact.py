@@ -21,8 +21,8 @@ from tvm_tilex.ir import (
     Store,
     ViewAccess,
 )
+from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering import SharedTileMaterialization
-from tvm_tilex.lowering.sharing import statements
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.runtime.arguments import (
     Argument,
@@ -325,7 +325,7 @@ def _runs_in_place(program: Program, written: str, other: str) -> bool:
 def _accesses(root: Parallel, views: tuple[str, str]) -> list[Load | Store]:
     return [
         statement
-        for statement in statements(root.body)
+        for statement in walk(root.body)
         if isinstance(statement, (Load, Store)) and statement.view in views
     ]
 
