@@ -4,6 +4,13 @@ from tvm_tilex.layout.algebra import compose, flatten, product, restrict, unflat
 from tvm_tilex.layout.base import Check, LayoutMap, Piece
 from tvm_tilex.layout.composite import Compose, Piecewise, Product, Transform, Translate
 from tvm_tilex.layout.contiguity import contiguity
+from tvm_tilex.layout.cute_layout import (
+    AnyCuteLayout,
+    ComposedLayout,
+    CuteLayout,
+    Swizzle,
+    parse_cute_layout,
+)
 from tvm_tilex.layout.emission import BIJECTION, ProvenMap, require_proven
 from tvm_tilex.layout.errors import (
     ArithmeticRangeError,
@@ -75,6 +82,7 @@ __all__ = [
     "PROVEN",
     "UNKNOWN",
     "Answer",
+    "AnyCuteLayout",
     "ArithmeticRangeError",
     "Axis",
     "BitLinear",
@@ -83,8 +91,10 @@ __all__ = [
     "Check",
     "CodomainError",
     "Compose",
+    "ComposedLayout",
     "Constant",
     "Coordinate",
+    "CuteLayout",
     "DomainError",
     "Expr",
     "ExprVisitor",
@@ -110,6 +120,7 @@ __all__ = [
     "ProvenMap",
     "Recast",
     "RegisteredTransform",
+    "Swizzle",
     "TracingError",
     "Transform",
     "TransformError",
@@ -136,6 +147,7 @@ __all__ = [
     "ne",
     "normalize",
     "parameter",
+    "parse_cute_layout",
     "parse_map",
     "product",
     "prove",
