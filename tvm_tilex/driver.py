@@ -6,7 +6,7 @@ This module and ``tune`` alone see both ends of the pipeline.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tvm_tilex.ir.verify import verify
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
 from tvm_tilex.plan.group_plan import GroupPlan
-from tvm_tilex.runtime.arguments import Argument, at_call, describe
+from tvm_tilex.runtime.arguments import Argument, at_call, describe, require_same_device
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, tvm
@@ -88,13 +88,37 @@ def lower(
 
 def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Run ``kernel`` on arrays: compile for their types and device (cached) and launch."""
+    signature = _signature(arrays, keywords)
+    environment = kernel.environment()
+    launch = kernel.launches.get((signature, environment)) if signature is not None else None
+    if launch is not None and launch(arrays):
+        return
     try:
-        _call(kernel, arrays, keywords)
+        artifact = _call(kernel, arrays, keywords, environment)
     except ArgumentError as error:
         raise at_call(kernel.name, error) from None
+    if signature is not None and launch is None and artifact.direct is not None:
+        kernel.launches[signature, environment] = artifact.direct
 
 
-def _call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+def _signature(arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Hashable | None:
+    """What selects the artifact for torch tensors; None for anything else."""
+    try:
+        types = tuple([(array.shape, array.dtype) for array in arrays])
+        first = arrays[0].is_cuda
+    except (AttributeError, IndexError):
+        return None
+    # Text, not equality: 0.0 == -0.0 and True == 1, but they compile differently.
+    constants = [(k, v if k == "options" else repr(v)) for k, v in keywords.items()]
+    return types, first, tuple(constants)
+
+
+def _call(
+    kernel: TileKernel,
+    arrays: Sequence[Any],
+    keywords: Mapping[str, Any],
+    environment: Hashable,
+) -> Artifact:
     names = tuple(kernel.parameters)
     if len(arrays) != len(names):
         raise ArgumentError(
@@ -107,13 +131,14 @@ def _call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]
         # Text, not equality: 0.0 == -0.0 and True == 1, but they compile differently.
         tuple(sorted((name, repr(value)) for name, value in static.items())),
         keywords.get("options"),
-        kernel.environment(),
+        environment,
     )
     artifact = kernel.artifacts.get(key)
     if artifact is None:
         artifact = _compile_for(kernel, names, arguments, keywords.get("options"), static)
         kernel.artifacts[key] = artifact
     artifact.launch(arguments)
+    return artifact
 
 
 def _compile_for(
@@ -125,11 +150,7 @@ def _compile_for(
 ) -> Artifact:
     first = arguments[0]
     for name, argument in zip(names, arguments, strict=True):
-        if argument.device != first.device:
-            raise ArgumentError(
-                f"{kernel.name}: {name!r} is on {argument.device[0]}:{argument.device[1]}, "
-                f"{names[0]!r} on {first.device[0]}:{first.device[1]}"
-            )
+        require_same_device(kernel.name, name, argument, first)
     specs = [_array_spec(kernel.name, n, a) for n, a in zip(names, arguments, strict=True)]
     return compile(kernel, *specs, target=first.device[0], options=options, **static)
 

@@ -201,3 +201,30 @@ def test_calls_follow_the_constants():
         np.testing.assert_array_equal(np.signbit(out), np.signbit(np.float32(scale)))
     with_constant(x, out)
     np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_it_is_taken_once_while_its_lookups_stand(monkeypatch):
+    kernel = scaled_by(deep_helper)
+    before = kernel.environment()
+    assert kernel.environment() is before
+    monkeypatch.setitem(globals(), "unrelated_name", 1)
+    assert kernel.environment() is before
+    monkeypatch.setitem(globals(), "helper", lambda value: value * 2.0)
+    assert kernel.environment() is not before
+
+
+def test_a_name_that_appears_or_goes_is_seen(monkeypatch):
+    kernel = scaled_by(lambda value: value * getattr(MODULE, "scale", 1.0) * MODULE.later)
+    before = kernel.environment()
+    monkeypatch.setattr(MODULE, "later", None, raising=False)
+    between = kernel.environment()
+    assert between != before
+    monkeypatch.delattr(MODULE, "later")
+    assert kernel.environment() == before != between
+
+
+def test_what_changes_in_place_is_never_taken_for_granted():
+    container = [2.0]
+    kernel = scaled_by(lambda value: value * container[0])
+    assert kernel.environment() is not kernel.environment()
+    assert kernel.environment() == kernel.environment()

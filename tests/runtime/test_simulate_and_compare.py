@@ -8,6 +8,7 @@ from tvm_tilex import kernels
 from tvm_tilex.errors import SimulatorError, TargetError
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.runtime.compare import disagreement
+from tvm_tilex.runtime.launcher import Launcher
 
 
 def arguments():
@@ -38,7 +39,9 @@ def pretend_device(monkeypatch, artifact, launch):
         launch(*(np.from_dlpack(tensor) for tensor in tensors))
 
     monkeypatch.setitem(artifact.__dict__, "simulated", False)
-    monkeypatch.setitem(artifact.__dict__, "function", function)
+    views = artifact.tile_ir.views
+    launcher = Launcher(artifact.name, "metal", views, function, {}, lambda: launcher)
+    monkeypatch.setitem(artifact.__dict__, "launcher", launcher)
     monkeypatch.setattr(Artifact, "_expected_device", "llvm")
 
 

@@ -13,7 +13,7 @@ from tvm_tilex.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from tvm_tilex.ir.program import Parallel, Program, Statement, Store, View
 from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.lang.capture import Capture, capturing
-from tvm_tilex.lang.environment import environment
+from tvm_tilex.lang.environment import Environment, environment
 from tvm_tilex.lang.tensor import CapturedView, ViewSpec
 from tvm_tilex.support.srcloc import SourceLocation, caller_location
 
@@ -63,6 +63,8 @@ class TileKernel:
         self.function = function
         self.name = function.__name__
         self.artifacts: dict[Any, Any] = {}  # compiled for the argument types seen so far
+        self.launches: dict[Any, Callable[[Sequence[Any]], bool]] = {}  # short ways of artifacts
+        self._environment: Environment | None = None
         self.location = SourceLocation(
             function.__code__.co_filename, function.__code__.co_firstlineno
         )
@@ -219,7 +221,10 @@ class TileKernel:
 
     def environment(self) -> Hashable:
         """Fingerprint of the values that the body reads beside its arguments, for cache keys."""
-        return environment(self.function)
+        known = self._environment
+        if known is None or not known.stands():
+            self._environment = known = environment(self.function)
+        return known
 
     def __call__(self, *arguments: Any, **options: Any) -> None:
         """Compile for these arguments (cached) and run; outputs are written in place."""

@@ -22,6 +22,7 @@ __all__ = [
     "describe",
     "exported",
     "overlapping",
+    "require_same_device",
 ]
 
 _DEVICES = {1: "llvm", 2: "cuda", 8: "metal"}
@@ -227,6 +228,21 @@ def check_argument(kernel: str, view: View, argument: Argument) -> None:
         raise ArgumentError(f"{where} begins at an address that is not a multiple of its element")
     if view.access is not ViewAccess.read and not argument.writable:
         raise ArgumentError(f"{where} is written, but the array is read-only")
+
+
+def require_same_device(kernel: str, name: str, argument: Argument, first: Argument) -> None:
+    """Refuse an argument on another device, or another device of that kind, than the first.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the parameter and both devices.
+    """
+    if argument.device != first.device:
+        here, there = (f"{kind}:{index}" for kind, index in (argument.device, first.device))
+        raise ArgumentError(
+            f"{kernel}: argument {name!r} is on {here}, the first argument on {there}"
+        )
 
 
 def at_call(kernel: str, error: ArgumentError) -> ArgumentError:

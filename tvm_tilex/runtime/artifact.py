@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,8 +32,10 @@ from tvm_tilex.runtime.arguments import (
     describe,
     exported,
     overlapping,
+    require_same_device,
 )
 from tvm_tilex.runtime.compare import launch_and_compare
+from tvm_tilex.runtime.launcher import Launcher
 from tvm_tilex.runtime.simulate import simulate as simulate_launches
 from tvm_tilex.runtime.threads import use_every_core
 from tvm_tilex.tirx import attrs
@@ -158,6 +161,9 @@ class Artifact:
         SimulatorError
             If the emitted text has a fault, or device and simulator disagree.
         """
+        direct = self.direct
+        if direct is not None and not simulate and direct(arrays):
+            return None
         try:
             arguments = self._describe(arrays)
             if simulate:
@@ -185,14 +191,40 @@ class Artifact:
                     f"{self.name}: argument {view.name!r} is on {argument.device[0]}, the kernel "
                     f"was compiled for {self.kind} and takes {self._expected_device} memory here"
                 )
+            require_same_device(self.name, view.name, argument, arguments[0])
         if self.empty:
             return () if self.simulated else None
         artifact = self.variant(arguments)
         if self.simulated:
             assert artifact.device is not None
             return simulate_launches(artifact.device, artifact.tile_ir, arguments)
-        artifact.function(*map(exported, arguments))
+        artifact.launcher.send(arguments[0].device[1], [exported(a) for a in arguments])
         return None
+
+    @functools.cached_property
+    def launcher(self) -> Launcher:
+        """What launches :attr:`function`."""
+        return Launcher(
+            self.name,
+            self.kind,
+            self.tile_ir.views,
+            self.function,
+            self._alignment,
+            lambda: self._unvectorized.launcher,
+        )
+
+    @property
+    def direct(self) -> Callable[[Sequence[Any]], bool] | None:
+        """The short way for torch tensors (:meth:`.Launcher.direct`), from the first call on."""
+        return self.__dict__.get("_direct") or self._make_direct()
+
+    def _make_direct(self) -> Callable[[Sequence[Any]], bool] | None:
+        if "torch" not in sys.modules or self.empty or self.kind == "metal":
+            return None
+        if not system_has(self.kind):
+            return None
+        self.__dict__["_direct"] = found = self.launcher.direct()
+        return found
 
     def variant(self, arguments: Sequence[Argument]) -> Artifact:
         """Choose the artifact that a launch of these arguments runs.
