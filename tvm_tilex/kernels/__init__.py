@@ -2,7 +2,8 @@
 
 Every kernel works on the last axis of a matrix, takes float32, float16 or bfloat16 storage (each
 view its own), computes in FP32 and rounds once at the store. :func:`catalog` lists them with
-their FP64 oracles, inputs and tolerances.
+their FP64 oracles, inputs and tolerances. Their gradients are in
+:mod:`tvm_tilex.kernels.gradients`, with a catalog of their own.
 """
 
 from __future__ import annotations

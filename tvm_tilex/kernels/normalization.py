@@ -21,7 +21,7 @@ from tvm_tilex.kernels.shapes import MATRIX, ROW
 __all__ = ["layernorm", "layernorm_no_affine", "residual_layernorm", "rmsnorm"]
 
 
-def _pivot(view: Any, row: Any, columns: tx.Axis) -> tx.Tile:
+def pivot_of(view: Any, row: Any, columns: tx.Axis) -> tx.Tile:
     """Median of the first, middle and last element of a row; NaN if one of them is."""
     last = columns.extent - 1
     first, middle, final = (
@@ -59,7 +59,7 @@ def layernorm(
     for nest in tx.parallel(tx.shape(rows)):
         origin = tx.coord(nest.index(), 0)
         value = tx.cast(x[origin, tx.shape(one, columns)], tx.float32)
-        pivot = _pivot(x, nest.index(), columns)
+        pivot = pivot_of(x, nest.index(), columns)
         distance = tx.reduce(value - pivot, columns, tx.add) / columns.extent
         centered = (value - pivot) - distance
         variance = tx.reduce(centered * centered, columns, tx.add) / columns.extent
@@ -92,7 +92,7 @@ def layernorm_no_affine(
     for nest in tx.parallel(tx.shape(rows)):
         origin = tx.coord(nest.index(), 0)
         value = tx.cast(x[origin, tx.shape(one, columns)], tx.float32)
-        pivot = _pivot(x, nest.index(), columns)
+        pivot = pivot_of(x, nest.index(), columns)
         distance = tx.reduce(value - pivot, columns, tx.add) / columns.extent
         centered = (value - pivot) - distance
         variance = tx.reduce(centered * centered, columns, tx.add) / columns.extent

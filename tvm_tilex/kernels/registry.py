@@ -15,11 +15,12 @@ from tvm_tilex import kernels
 from tvm_tilex.errors import ShapeError
 from tvm_tilex.ir.program import ViewAccess
 from tvm_tilex.ir.types import DType, dtype_of
-from tvm_tilex.kernels import oracles
+from tvm_tilex.kernels import gradient_oracles, gradients, oracles
+from tvm_tilex.kernels.shapes import ROWS_PER_BLOCK
 from tvm_tilex.kernels.tolerances import Comparison, compare
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 
-__all__ = ["KernelEntry", "entries", "numpy_dtype"]
+__all__ = ["KernelEntry", "entries", "gradient_entries", "numpy_dtype"]
 
 Array = NDArray[Any]
 
@@ -46,6 +47,9 @@ class KernelEntry:
     kernel: TileKernel
     oracle: Callable[..., Any]
     operation: str
+    # The sum of the absolute values of the terms of each output, where they cancel: what rounding
+    # errors are proportional to. Takes the inputs, as the oracle does.
+    magnitude: Callable[..., Any] | None = None
 
     @property
     def summary(self) -> str:
@@ -77,7 +81,8 @@ class KernelEntry:
         """
         if rows < 0 or columns < 1:
             raise ShapeError(f"{self.name}: {rows}x{columns} is no shape of P >= 0 by N >= 1")
-        storage, extents = dtype_of(dtype), {"rows": rows, "columns": columns}
+        storage, blocks = dtype_of(dtype), -(-rows // ROWS_PER_BLOCK)
+        extents = {"rows": rows, "columns": columns, "blocks": blocks}
         return tuple(
             TensorSpec(
                 tuple(extents[name] for name in view.dimensions or ()),
@@ -115,7 +120,7 @@ class KernelEntry:
         ``expected`` saves evaluating the oracle again where the inputs are the same.
         """
         first = np.asarray(arguments[0])
-        magnitude = np.abs(first.astype(np.float64)).sum(axis=1)
+        magnitudes = self._magnitudes(arguments)
         return tuple(
             compare(
                 self.operation,
@@ -125,10 +130,17 @@ class KernelEntry:
                 columns=first.shape[1],
                 magnitude=magnitude,
             )
-            for position, wanted in zip(
-                self.outputs, expected or self.expected(arguments), strict=True
+            for position, wanted, magnitude in zip(
+                self.outputs, expected or self.expected(arguments), magnitudes, strict=True
             )
         )
+
+    def _magnitudes(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        if self.magnitude is None:
+            total = np.abs(np.asarray(arguments[0]).astype(np.float64)).sum(axis=1)
+            return (total,) * len(self.outputs)
+        result = self.magnitude(*self._inputs(arguments))
+        return result if isinstance(result, tuple) else (result,)
 
     def useful_bytes(self, rows: int, columns: int, dtype: str | DType = "float32") -> int:
         """Bytes that must move: every input element read once, every output written once."""
@@ -174,5 +186,23 @@ def entries() -> Mapping[str, KernelEntry]:
         {
             kernel.name: KernelEntry(kernel.name, kernel, oracle, operation)
             for kernel, oracle, operation in table
+        }
+    )
+
+
+@functools.cache
+def gradient_entries() -> Mapping[str, KernelEntry]:
+    """Return the gradient kernels by name."""
+    names = tuple(name for name in gradients.__all__ if name != "catalog")
+    return types.MappingProxyType(
+        {
+            name: KernelEntry(
+                name,
+                getattr(gradients, name),
+                getattr(gradient_oracles, name),
+                "gradient",
+                getattr(gradient_oracles, f"{name}_magnitude"),
+            )
+            for name in names
         }
     )

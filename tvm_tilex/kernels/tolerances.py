@@ -7,8 +7,9 @@ An output ``y`` of storage type ``t`` is right when::
 ``expected`` is the FP64 formula on the inputs *as stored*, so only the FP32 computation and one
 rounding at the store remain. ``u(t)`` is half the spacing of ``t`` at 1 and ``s(t)`` half its
 smallest subnormal: the rounding of one store, nothing more. For float32 both are already in
-``rtol`` and ``atol``. ``scale`` is ``|expected|``, except for sums, where terms of both signs
-cancel: there it is the sum of ``|x|``, and ``rtol`` grows with log2 N as the error of a tree does.
+``rtol`` and ``atol``. ``scale`` is ``|expected|``, except where terms of both signs cancel: there
+it is the sum of the terms' absolute values, and for sums ``rtol`` grows with log2 N as the error of
+a tree does.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ class Tolerance:
 
     rtol: float
     atol: float
-    cancels: bool = False  # scale is the sum of |x|, and rtol is multiplied by log2 N
+    cancels: bool = False  # scale is the sum of the terms' absolute values
+    grows: bool = False  # rtol is multiplied by log2 N
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
     # A choice, not arithmetic: bit for bit, the output being stored in the input's type.
     "selection": Tolerance(rtol=0.0, atol=0.0),
-    "sum": Tolerance(rtol=1e-6, atol=0.0, cancels=True),
+    "sum": Tolerance(rtol=1e-6, atol=0.0, cancels=True, grows=True),
+    # Differences of products and means: sums of a row over its own scale.
+    "gradient": Tolerance(rtol=2e-6, atol=1e-35, cancels=True),
     # Results are positive and as small as 1/N: an absolute slack of 2e-6 would excuse any row
     # wider than 50,000. The slack left is below float32's smallest normal times 2**10.
     "softmax": Tolerance(rtol=2e-5, atol=1e-35),
@@ -92,7 +96,8 @@ def compare(
     columns
         N, the number of reduced elements.
     magnitude
-        Sum of |x| for each element of ``expected``; only for operations that cancel.
+        Sum of the terms' absolute values for each element of ``expected``; only for operations
+        that cancel.
 
     Raises
     ------
@@ -131,8 +136,10 @@ def _allowed(
     rtol, scale = tolerance.rtol, np.abs(want)
     if tolerance.cancels:
         if magnitude is None:
-            raise ValueError(f"{operation}: needs the sum of |x|")
-        rtol, scale = rtol * math.log2(max(columns, 1)), _float64(magnitude)
+            raise ValueError(f"{operation}: needs the sum of the terms' absolute values")
+        scale = _float64(magnitude)
+    if tolerance.grows:
+        rtol *= math.log2(max(columns, 1))
     if rtol == tolerance.atol == 0.0:
         return np.zeros_like(want)
     return rtol * scale + tolerance.atol + unit * np.abs(want) + subnormal
