@@ -37,6 +37,7 @@ from tvm_tilex.ir import (
     ProgramCoordinate,
     Reduce,
     ReductionPolicy,
+    Repartition,
     Statement,
     Store,
     TileType,
@@ -180,7 +181,9 @@ class _Builder:
     def definition(self, values: list[Value]) -> Any:
         makers = [self.load, self.load, self.load, self.coordinate]
         if values:
-            makers += [self.elementwise] * 5 + [self.reduce] * 3 + [self.gather] * 2
+            makers += (
+                [self.elementwise] * 5 + [self.reduce] * 3 + [self.gather] * 2 + [self.repartition]
+            )
         for _ in range(4):
             statement = self.pick(makers)(values)
             if statement is not None:
@@ -318,6 +321,10 @@ class _Builder:
         kind = gather_type(source.type, index.type, axis)
         fill = self.constant(kind.dtype).value
         return Gather(self.value(kind.dtype, kind.axes), source, index, axis, fill)
+
+    def repartition(self, values: list[Value]) -> Repartition:
+        source = self.pick(values)
+        return Repartition(self.value(source.type.dtype, source.type.axes), source)
 
     # Stores: one leading dimension per program coordinate, so that no two programs meet.
 

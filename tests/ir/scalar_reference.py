@@ -20,6 +20,7 @@ from tvm_tilex.ir import (
     Parallel,
     Reduce,
     ReductionPolicy,
+    Repartition,
     Store,
 )
 from tvm_tilex.ir.index import evaluate_index
@@ -111,6 +112,8 @@ def _element(s, point, coordinates, values, arrays, precision):
         row = [state(scalar) if active else identity for scalar, active in row]
         total = fold(COMBINE[s.combiner], row, s.policy, identity)
         return numpy_dtype(dtype, precision).type(total), True
+    if isinstance(s, Repartition):
+        return _read(s.source, point, values, precision)
     assert isinstance(s, Gather)
     index, index_active = _read(s.index, point, values, precision)
     fill = constant(s.fill, dtype, precision)[()]

@@ -58,7 +58,8 @@ kernel everything(a: in float16[3, 9] predicate, labels: in int64[3], state: ino
     %10: float16[one: 1] = where %9, %2, float16(1e-05)
     parallel n1(parts: 4, _: 1) subgroup {
       %11: bfloat16[one: 1] = cast %10
-      store state[(n0.0 * 4) + n1.0, 0](one: 1, _) = %11
+      %12: bfloat16[one: 1] = repartition %11
+      store state[(n0.0 * 4) + n1.0, 0](one: 1, _) = %12
     }
     store flags[n0.0](one: 1) = bool(true)
     store scratch[n0.0, -2](_, columns: 4) = %4 zero
@@ -162,7 +163,7 @@ def test_locations_are_the_text_lines_when_a_file_is_given():
 def test_walk_is_in_program_order_with_enclosing_nests():
     program = parse_program(EVERYTHING)
     depths = [len(enclosing) for _, enclosing in walk_scoped(program)]
-    assert depths == [0] + [1] * 12 + [2, 2] + [1, 1]
+    assert depths == [0] + [1] * 12 + [2, 2, 2] + [1, 1]
     assert [type(s).__name__ for s in walk(program)][-2:] == ["Store", "Store"]
 
 

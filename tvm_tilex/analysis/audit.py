@@ -7,7 +7,9 @@ Obligation, for every nonscalar local buffer T that an element domain stores::
 
 where the owner coordinate is the linear element of the enclosing domain or reduction. Then each
 worker reads only elements that it stored itself, and T may shrink to the worker's stripe. The
-audit does not know whether some forwarding tried to make it pass. An access without a provable
+audit does not know whether some forwarding tried to make it pass. A repartition whose producer and
+consumers have the same owners is such a stripe; one that would move elements between workers is
+declined by that name. An access without a provable
 owner (replicated, fixed, permuted, shifted, data-dependent) declines the whole map; it is never
 redirected to another worker's slot.
 """
@@ -84,10 +86,19 @@ def _access_problem(
     for buffer, indices in accesses:
         at = ", ".join(map(str, indices))
         if owner is None:
-            return f"{buffer.name}[{at}] is read outside any element domain"
+            problem = f"{buffer.name}[{at}] is read outside any element domain"
+            return problem + _exchange(subject, buffer)
         if not _is_owner(buffer, indices, owner, node):
-            return f"{buffer.name}[{at}] is not proved to be the worker's own element"
+            problem = f"{buffer.name}[{at}] is not proved to be the worker's own element"
+            return problem + _exchange(subject, buffer)
     return None
+
+
+def _exchange(subject: Subject, buffer: Any) -> str:
+    """What a repartition would need, for a problem with its buffer."""
+    if not subject.repartitions(buffer):
+        return ""
+    return f"; no exchange between workers realizes the repartition {buffer.name}"
 
 
 def _replicated_stores(node: Any) -> tuple[Any, ...]:

@@ -40,6 +40,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         vector_width=_vector_width(subject),
         reads=_global_reads(subject),
+        repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in subject.domains if d.store.buffer.scope() == "global"),
     )
 

@@ -35,6 +35,7 @@ __all__ = [
     "ReductionLoop",
     "Replicated",
     "RowProgram",
+    "is_repartition",
     "nodes",
     "read_row_program",
     "statements_of",
@@ -98,6 +99,11 @@ class Domain:
         return tuple(int(loop.extent.value) for loop in self.loops)
 
     @property
+    def repartition(self) -> bool:
+        """Whether the source asks for a placement of its own here."""
+        return is_repartition(self.loops[0]) if self.loops else False
+
+    @property
     def count(self) -> int:
         """Number of elements; 1 where there is no loop."""
         return math.prod(self.extents)
@@ -139,6 +145,11 @@ class RowProgram:
     def index_dtype(self) -> str:
         """Integer type of the root's loop variable."""
         return str(self.root.loop_var.ty.dtype)
+
+
+def is_repartition(loop: Any) -> bool:
+    """Whether a loop is marked as the outermost of a repartition's domain."""
+    return attrs.annotation(loop, attrs.REPARTITION) is not None
 
 
 def nodes(body: tuple[Node, ...]) -> Iterator[Node]:

@@ -62,6 +62,10 @@ class Subject:
                 found.setdefault(domain.store.buffer)
         return tuple(found)
 
+    def repartitions(self, buffer: Any) -> bool:
+        """Whether ``buffer`` is the storage of a repartition."""
+        return any(d.repartition and d.store.buffer.same_as(buffer) for d in self.domains)
+
     def contexts(self) -> Iterator[tuple[Any | None, tuple[Any, ...], Any]]:
         """(owner coordinate or None where replicated, expressions, node) of every statement.
 

@@ -7,7 +7,8 @@ A snapshot is a local buffer T with one allocation and one defining element doma
 where V only reads: loads of global buffers that the function never writes, casts, and lazy
 selection over integer conditions. It may be replaced by V(j) at a load T[j] if every such load
 follows the definition and has 0 <= j < extent proved on its path (:mod:`.guards`): outside the
-extent T[j] would not be V(j). One load that is not proved keeps the snapshot whole.
+extent T[j] would not be V(j). One load that is not proved keeps the snapshot whole. A repartition
+is never a snapshot: its placement is what the source asks for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from tvm_tilex.analysis.buffers import BufferUses
 from tvm_tilex.analysis.guards import GuardedLoad, guarded_loads, statement_loads
 from tvm_tilex.analysis.purity import loads
+from tvm_tilex.analysis.structure import is_repartition
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, Call, Op, Range, TensorLoad, Var, tirx
 
 __all__ = ["Snapshot", "find_snapshot"]
@@ -72,6 +74,8 @@ def find_snapshot(
         return "not the definition of a local buffer"
     buffer, variables = store.buffer, tuple(loop.loop_var for loop in loops)
     of = uses[buffer]
+    if loops and is_repartition(loops[0]):
+        return f"{buffer.name} is a repartition, which stays a value of its own"
     if not variables or of.allocations != 1 or len(of.stores) != 1 or of.escapes:
         return f"{buffer.name} is not defined by one domain of its own"
     if not _is_identity(store, loops):

@@ -25,6 +25,7 @@ from tvm_tilex.ir.print import format_statement
 from tvm_tilex.ir.program import (
     Constant,
     Coordinate,
+    Definition,
     Elementwise,
     Gather,
     Load,
@@ -32,6 +33,7 @@ from tvm_tilex.ir.program import (
     Parallel,
     Program,
     Reduce,
+    Repartition,
     Statement,
     Store,
     View,
@@ -195,9 +197,7 @@ class _Machine:
         for first in range(0, programs, step):
             self.run(nest.body, frame.enter(nest, first, min(step, programs - first)))
 
-    def _define(
-        self, statement: Load | Coordinate | Elementwise | Reduce | Gather, frame: _Frame
-    ) -> _Tile:
+    def _define(self, statement: Definition, frame: _Frame) -> _Tile:
         if isinstance(statement, Load):
             return self._load(statement, frame)
         if isinstance(statement, Coordinate):
@@ -206,6 +206,8 @@ class _Machine:
             return self._elementwise(statement, frame)
         if isinstance(statement, Reduce):
             return self._reduce(statement, frame)
+        if isinstance(statement, Repartition):
+            return frame.values[statement.source.number]
         return self._gather(statement, frame)
 
     # Memory.

@@ -27,6 +27,7 @@ from tvm_tilex.ir.program import (
     Parallel,
     Program,
     Reduce,
+    Repartition,
     Statement,
     Store,
     Value,
@@ -57,6 +58,7 @@ definition: VALUE ":" NAME "[" axes "]" "=" expression
     | "coordinate" "(" dimension ")" "+" atom                           -> coordinate
     | "reduce" NAME VALUE "over" NAME words                             -> reduce
     | "gather" VALUE "over" NAME "at" VALUE "fill" LITERAL              -> gather
+    | "repartition" VALUE                                               -> repartition
     | NAME operand ("," operand)*                                       -> elementwise
 
 words: NAME*
@@ -200,6 +202,8 @@ class _Builder:
             number, axis, at, fill = children
             source, index = self._value(number), self._value(at)
             return Gather(result, source, index, _axis_of(source, axis), _literal(fill), location)
+        if tree.data == "repartition":
+            return Repartition(result, self._value(children[0]), location)
         operands = tuple(self._operand(child) for child in children[1:])
         return Elementwise(result, _word(children[0], ElementOp), operands, location)
 

@@ -16,13 +16,14 @@ from tvm_tilex.ir.program import (
     Binding,
     Constant,
     Coordinate,
+    Definition,
     Elementwise,
     Gather,
     Load,
     Operand,
     Parallel,
     Program,
-    Reduce,
+    Repartition,
     Statement,
     Store,
     View,
@@ -62,7 +63,7 @@ def _body(body: tuple[Statement, ...], indent: str) -> Iterable[str]:
             yield indent + format_statement(statement)
 
 
-def _expression(statement: Load | Coordinate | Elementwise | Reduce | Gather) -> str:
+def _expression(statement: Definition) -> str:
     if isinstance(statement, Load):
         text = f"load {_access(statement)}"
         return _with(text, (statement.bounds.value, _departs(statement.bounds)))
@@ -75,6 +76,8 @@ def _expression(statement: Load | Coordinate | Elementwise | Reduce | Gather) ->
         return (
             f"gather {statement.source} over {statement.axis.name} at {statement.index} fill {fill}"
         )
+    if isinstance(statement, Repartition):
+        return f"repartition {statement.source}"
     return _with(
         f"reduce {statement.combiner.value} {statement.source} over {statement.axis.name}",
         (statement.policy.value, statement.policy is not ReductionPolicy.unordered_tree),

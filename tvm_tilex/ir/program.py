@@ -28,6 +28,7 @@ __all__ = [
     "Parallel",
     "Program",
     "Reduce",
+    "Repartition",
     "Statement",
     "Store",
     "Value",
@@ -160,6 +161,20 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Repartition:
+    """``result = source``, in a placement of its own.
+
+    Stands where the distribution that produces ``source`` and the one that its consumers need
+    can't be fused. The tile is the same, element by element, activity under ``predicate``
+    included; what changes is who holds which element, so the tile is materialized here.
+    """
+
+    result: Value
+    source: Value
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Store:
     """``view[origin + a] = value[a]``; ``dimensions`` as in :class:`Load`."""
 
@@ -182,8 +197,8 @@ class Parallel:
     location: SourceLocation | None = field(default=None, compare=False, repr=False)
 
 
-Definition = Load | Coordinate | Elementwise | Reduce | Gather
-Statement = Load | Coordinate | Elementwise | Reduce | Gather | Store | Parallel
+Definition = Load | Coordinate | Elementwise | Reduce | Gather | Repartition
+Statement = Load | Coordinate | Elementwise | Reduce | Gather | Repartition | Store | Parallel
 
 
 @dataclass(frozen=True)

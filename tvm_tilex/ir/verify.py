@@ -46,6 +46,7 @@ from tvm_tilex.ir.program import (
     Parallel,
     Program,
     Reduce,
+    Repartition,
     Statement,
     Store,
     Value,
@@ -272,11 +273,13 @@ class _Verifier:
             self._fail("constant", f"{value!r} is no {dtype} literal")
 
 
-def _inferred(statement: Elementwise | Reduce | Gather) -> TileType:
+def _inferred(statement: Elementwise | Reduce | Gather | Repartition) -> TileType:
     if isinstance(statement, Elementwise):
         return elementwise_type(statement.op, statement.operands, statement.result.type.dtype)
     if isinstance(statement, Reduce):
         return reduce_type(statement.source.type, statement.axis, statement.combiner)
+    if isinstance(statement, Repartition):
+        return statement.source.type
     return gather_type(statement.source.type, statement.index.type, statement.axis)
 
 

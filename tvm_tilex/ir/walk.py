@@ -16,6 +16,7 @@ from tvm_tilex.ir.program import (
     Parallel,
     Program,
     Reduce,
+    Repartition,
     Statement,
     Store,
     Value,
@@ -59,7 +60,7 @@ def operands_of(statement: Statement) -> tuple[Operand, ...]:
     """Values and constants that a statement reads, in textual order, repeats included."""
     if isinstance(statement, Elementwise):
         return statement.operands
-    if isinstance(statement, Reduce):
+    if isinstance(statement, Reduce | Repartition):
         return (statement.source,)
     if isinstance(statement, Gather):
         return (statement.source, statement.index)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
-from tvm_tilex.ir.program import Coordinate, Gather, Reduce
+from tvm_tilex.ir.program import Coordinate, Gather, Reduce, Repartition
 from tvm_tilex.ir.types import DTYPES, Axis, DType, TileType, dtype_of
 from tvm_tilex.lang.axes import IndexValue, as_index
 from tvm_tilex.lang.capture import current_capture
@@ -32,6 +32,7 @@ __all__ = [
     "minimum",
     "pow",
     "reduce",
+    "repartition",
     "rsqrt",
     "sigmoid",
     "sqrt",
@@ -268,6 +269,27 @@ def gather(source: Tile, index: Tile, axis: Axis, fill: bool | int | float = 0) 
     result = capture.new_value(TileType(source.dtype, tuple(kept)))
     value = literal(fill, source.dtype, "gather fill").value
     capture.emit(Gather(result, source_value, index_value, axis, value, location=where))
+    return Tile(result, capture.innermost())
+
+
+def repartition(tile: Tile) -> Tile:
+    """Return the same tile in a placement of its own.
+
+    Write it where the consumers of ``tile`` need another distribution than its producer has. The
+    value is unchanged, element by element; it is stored here and read from there, never fused.
+
+    Raises
+    ------
+    CaptureError
+        If ``tile`` is not a tile of an open nest.
+    """
+    capture = current_capture("repartition")
+    where = caller_location()
+    if not isinstance(tile, Tile):
+        raise CaptureError(f"repartition: {type(tile).__name__} is not a tile", location=where)
+    source = tile.require_in_scope("repartition")
+    result = capture.new_value(source.type)
+    capture.emit(Repartition(result, source, location=where))
     return Tile(result, capture.innermost())
 
 

@@ -18,6 +18,7 @@ from tvm_tilex.ir import (
     Load,
     Operand,
     Program,
+    Repartition,
     Store,
     Value,
 )
@@ -67,6 +68,8 @@ class BodyLowering:
             return self._coordinate(definition, at)
         if isinstance(definition, Gather):
             return self._gather(definition, at)
+        if isinstance(definition, Repartition):
+            return self.expression(definition.source, at)
         if isinstance(definition, Elementwise):
             operands = [self.expression(operand, at) for operand in definition.operands]
             dtypes = [
@@ -98,6 +101,8 @@ class BodyLowering:
             return [definition] if definition.bounds is BoundsPolicy.predicate else []
         if isinstance(definition, Gather):
             return self._predicated(definition.index, seen)
+        if isinstance(definition, Repartition):
+            return self._predicated(definition.source, seen)
         if not isinstance(definition, Elementwise):
             return []
         return [load for part in definition.operands for load in self._predicated(part, seen)]
@@ -142,8 +147,10 @@ class BodyLowering:
         self.definitions[definition.result.number] = definition
         if definition.result.number not in self.shared:
             return
-        buffer = self.allocate(definition.result, f"tile{definition.result.number}")
-        with self.domain(definition.result.type.axes) as at:
+        number = definition.result.number
+        buffer = self.allocate(definition.result, f"tile{number}")
+        marks = {attrs.REPARTITION: number} if isinstance(definition, Repartition) else {}
+        with self.domain(definition.result.type.axes, marks) as at:
             value = self.definition_expression(definition, at)
             T.buffer_store(buffer, value, self.slots(definition.result.type.axes, at))
 
@@ -183,25 +190,35 @@ class BodyLowering:
         return wide or [self.space.integer(0)]
 
     @contextlib.contextmanager
-    def domain(self, axes: tuple[Axis, ...]) -> Iterator[Coordinates]:
+    def domain(
+        self, axes: tuple[Axis, ...], marks: Mapping[str, int] | None = None
+    ) -> Iterator[Coordinates]:
         """Loops over an independent element domain; yields its coordinates.
 
         An axis of extent 1 takes no loop, so a domain of one element is a plain statement.
+        ``marks`` are further annotations of the outermost loop.
         """
+        wide = sum(axis.extent != 1 for axis in axes)
         with contextlib.ExitStack() as stack:
-            yield self.loops(axes, stack, marker=attrs.DOMAIN)
+            yield self.loops(axes, stack, {attrs.DOMAIN: wide, **(marks or {})})
 
     def loops(
-        self, axes: tuple[Axis, ...], stack: contextlib.ExitStack, marker: str | None = None
+        self,
+        axes: tuple[Axis, ...],
+        stack: contextlib.ExitStack,
+        marks: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
-        """Open serial loops over ``axes`` on ``stack`` and return their coordinates."""
+        """Open serial loops over ``axes`` on ``stack`` and return their coordinates.
+
+        ``marks`` are annotations of the outermost loop.
+        """
         at: dict[str, Any] = {}
-        wide = [axis for axis in axes if axis.extent != 1]
+        outermost = next((axis for axis in axes if axis.extent != 1), None)
         for axis in axes:
             if axis.extent == 1:
                 at[axis.name] = self.space.integer(0)
                 continue
-            annotations = {marker: len(wide)} if marker and axis is wide[0] else None
+            annotations = dict(marks) if marks and axis is outermost else None
             loop = T.serial(
                 self.space.integer(0), self.space.integer(axis.extent), annotations=annotations
             )

@@ -17,6 +17,7 @@ from tvm_tilex.ir import (
     Parallel,
     Program,
     Reduce,
+    Repartition,
     Statement,
     Store,
 )
@@ -50,6 +51,8 @@ def shared_values(
 ) -> frozenset[int]:
     """Numbers of the values that get storage (reductions always do, and are not listed).
 
+    A repartition is storage in every mode.
+
     Without ``noalias`` any store may change any view, so every load is a snapshot.
     """
     everything = tuple(walk(program))
@@ -71,7 +74,9 @@ def shared_values(
         if isinstance(statement, Reduce):
             cost[number], expensive[number] = 1, False
             continue
-        if isinstance(statement, Load) and statement.view in written:
+        if isinstance(statement, Repartition):
+            shared.add(number)  # its consumers read it under another distribution
+        elif isinstance(statement, Load) and statement.view in written:
             shared.add(number)  # a later store must not change what was loaded
         elif isinstance(statement, (Elementwise, Gather)) and widest[number]:
             shared.add(number)  # computed once, not once per element of a wider consumer

@@ -29,7 +29,8 @@ class CostFacts:
     separate domains and reductions; ``useful_lane_work`` is elements / (rounds * W).
     ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
     store. ``widest`` is the most elements a worker owns of one domain or reduction, and
-    ``vector_width`` how many consecutive ones could move together.
+    ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
+    elements that a program places anew: each is stored once more and read from there.
     """
 
     subgroups: int
@@ -49,6 +50,7 @@ class CostFacts:
     write_slots: int
     widest: int
     vector_width: int
+    repartitioned: int = 0
 
 
 class CostPolicy(Protocol):

@@ -20,6 +20,8 @@ class ProgramFacts:
     ``reads`` and ``writes`` count global elements a program loads and stores.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage.
+    ``repartitions`` are the element counts of the tiles that the source places anew; each is also
+    among ``domains`` and ``stripes``, which price its storing and its storage.
     """
 
     programs: int
@@ -33,6 +35,7 @@ class ProgramFacts:
     reads_what_it_writes: bool = False
     index_limit: int = 2**31 - 1
     vector_width: int = 1
+    repartitions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

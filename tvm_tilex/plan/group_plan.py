@@ -27,7 +27,8 @@ class GroupPlan:
 
     S = ``reduction_subgroups_per_program`` SIMD groups of ``lanes`` serve a program, Q =
     ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
-    belong to a worker. ``stripes`` are the private scalars of each striped buffer, in order.
+    belong to a worker. ``stripes`` are the private scalars of each striped buffer, in order;
+    ``repartitions`` the elements of each tile that the source places anew.
     """
 
     programs: int
@@ -46,6 +47,7 @@ class GroupPlan:
     score: float
     rounds: int
     candidates: tuple[Candidate, ...]
+    repartitions: tuple[int, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -60,17 +62,19 @@ class GroupPlan:
     def from_json(cls, text: str) -> GroupPlan:
         """A record from :meth:`to_json`'s text."""
         values: dict[str, Any] = json.loads(text)
-        for name in ("stripes", "collectives"):
-            values[name] = tuple(values[name])
+        for name in ("stripes", "collectives", "repartitions"):
+            values[name] = tuple(values.get(name, ()))
         values["candidates"] = tuple(Candidate(**c) for c in values["candidates"])
         return cls(**values)
 
     def describe(self) -> str:
         """One line for a report."""
+        placed = ", ".join(map(str, self.repartitions))
+        repartitions = f"repartitions of {placed} elements, " if placed else ""
         return (
             f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
             f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
             f"{self.blocks} threadgroups of {self.threads} threads, "
             f"{self.shared_bytes} shared bytes, {self.stripe_scalars} private scalars, "
-            f"{self.barrier_sites} barriers, score {self.score:g}"
+            f"{self.barrier_sites} barriers, {repartitions}score {self.score:g}"
         )

@@ -92,6 +92,7 @@ def cost_facts(shape: tuple[int, int, int], facts: ProgramFacts, target: TargetF
         writes=facts.writes,
         widest=stripe_length(max((*facts.domains, *facts.reductions)), workers, elements),
         vector_width=facts.vector_width,
+        repartitioned=sum(facts.repartitions),
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
         read_slots=groups * packed if subgroups > 1 else facts.programs,
         write_slots=facts.programs,
@@ -117,6 +118,7 @@ def _plan(
         stripes=tuple(stripe_length(count, workers, elements) for count in facts.stripes),
         barrier_sites=len(facts.reductions) if subgroups > 1 else 0,
         collectives=facts.kinds,
+        repartitions=facts.repartitions,
         independent_subgroups=subgroups == 1,
         score=best.score,
         rounds=rounds(facts, workers, elements),

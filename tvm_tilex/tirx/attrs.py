@@ -10,6 +10,8 @@ Loops
     On a serial loop that runs a nested parallel nest.
 ``tilex.domain``
     On the outermost loop of an independent element domain: how many perfectly nested loops it has.
+``tilex.repartition``
+    On the outermost loop of a domain that materializes a repartition: the TileIR value.
 ``tilex.reduction`` / ``tilex.policy`` / ``tilex.value``
     On a reduction's loop: the combiner, the resolved policy, and the TileIR value it computes. A
     marker is a claim, never a proof: analyses recheck everything it says.
@@ -49,6 +51,7 @@ __all__ = [
     "PRECISE",
     "PROOF",
     "REDUCTION",
+    "REPARTITION",
     "STAGE",
     "VALUE",
     "annotation",
@@ -60,6 +63,7 @@ BINDING = "tilex.binding"
 NESTED = "tilex.nested"
 DOMAIN = "tilex.domain"
 REDUCTION = "tilex.reduction"
+REPARTITION = "tilex.repartition"
 POLICY = "tilex.policy"
 VALUE = "tilex.value"
 OPTIONS = "tilex.options"

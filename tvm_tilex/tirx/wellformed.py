@@ -60,6 +60,9 @@ def _verify_loop(name: str, loop: Any) -> None:
         if not known or not isinstance(attrs.annotation(loop, attrs.VALUE), int):
             raise VerifyError(f"{name}: malformed reduction marker on loop {loop.loop_var.name}")
     depth = attrs.annotation(loop, attrs.DOMAIN)
+    repartition = attrs.annotation(loop, attrs.REPARTITION)
+    if repartition is not None and not (depth and isinstance(repartition, int)):
+        raise VerifyError(f"{name}: malformed repartition marker on loop {loop.loop_var.name}")
     if depth is None:
         return
     inner = loop
