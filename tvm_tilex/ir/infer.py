@@ -16,6 +16,7 @@ from tvm_tilex.ir.types import Axis, DType, TileType
 __all__ = [
     "access_axes",
     "broadcast_axes",
+    "dot_type",
     "elementwise_type",
     "gather_type",
     "operand_axes",
@@ -105,6 +106,33 @@ def reduce_type(source: TileType, axis: Axis, combiner: Combiner) -> TileType:
     if source.dtype.kind == "uint" and combiner is Combiner.add:
         raise DTypeError(f"reduce add: a sum of {source.dtype} wraps; cast the tile to int32 first")
     return TileType(source.dtype, tuple(a for a in source.axes if a != axis))
+
+
+def dot_type(a: TileType, b: TileType, axis: Axis, accumulator: TileType) -> TileType:
+    """Type of a dot: the accumulator's.
+
+    Raises
+    ------
+    ShapeError
+        If an operand lacks the contracted axis, the accumulator has it, or the accumulator's
+        axes are not those of the operands.
+    DTypeError
+        If the operands' types differ, are not floats, or the accumulator is not float32.
+    """
+    for name, operand in (("first", a), ("second", b)):
+        if axis not in operand.axes:
+            raise ShapeError(f"dot: the {name} operand {operand} lacks the axis {axis}")
+    if accumulator.axis(axis.name) is not None:
+        raise ShapeError(f"dot: the accumulator {accumulator} has the contracted axis {axis}")
+    wanted = {*a.axes, *b.axes} - {axis}
+    if set(accumulator.axes) != wanted:
+        names = ", ".join(sorted(str(found) for found in wanted))
+        raise ShapeError(f"dot: the accumulator {accumulator} has other axes than {names}")
+    if a.dtype != b.dtype or not a.dtype.is_float:
+        raise DTypeError(f"dot: operands are {a.dtype} and {b.dtype}, not one float type")
+    if accumulator.dtype.name != "float32":
+        raise DTypeError(f"dot: the accumulator is {accumulator.dtype}; its state is float32")
+    return accumulator
 
 
 def gather_type(source: TileType, index: TileType, axis: Axis) -> TileType:

@@ -26,23 +26,30 @@ from tvm_tilex.ir.program import (
     Constant,
     Coordinate,
     Definition,
+    Dot,
     Elementwise,
+    Full,
     Gather,
+    Group,
     Load,
+    Memory,
     Operand,
     Parallel,
+    Pipeline,
     Program,
+    Read,
     Reduce,
     Repartition,
     Statement,
     Store,
     View,
     ViewAccess,
+    Write,
     state_dtype,
 )
 from tvm_tilex.ir.types import Axis, BoundsPolicy, DType
 from tvm_tilex.ir.verify import verify
-from tvm_tilex.ir.walk import result_of, walk
+from tvm_tilex.ir.walk import defined, walk
 
 __all__ = ["interpret"]
 
@@ -159,6 +166,10 @@ class _Frame:
         self.batch: int = 1 if outer is None else outer.batch
         self.coordinates: dict[tuple[int, int], Array] = dict(outer.coordinates) if outer else {}
         self.values: dict[int, _Tile] = dict(outer.values) if outer else {}
+        self.memories: dict[int, _Tile] = dict(outer.memories) if outer else {}
+        self.axes: dict[int, tuple[Axis, ...]] = dict(outer.axes) if outer else {}
+        # Which programs run at all (a pipeline may stop earlier for some); None: every one.
+        self.running: Array | None = outer.running if outer else None
 
     def enter(self, nest: Parallel, first: int, count: int) -> _Frame:
         """Frame of programs ``first .. first + count`` of ``nest``, numbered row-major."""
@@ -184,6 +195,14 @@ class _Machine:
         for statement in body:
             if isinstance(statement, Parallel):
                 self._nest(statement, frame)
+            elif isinstance(statement, Group):
+                self.run(statement.body, frame)
+            elif isinstance(statement, Pipeline):
+                self._pipeline(statement, frame)
+            elif isinstance(statement, Memory):
+                frame.axes[statement.number] = statement.type.axes
+            elif isinstance(statement, Write):
+                self._write(statement, frame)
             elif isinstance(statement, Store):
                 self._store(statement, frame)
             else:
@@ -191,13 +210,78 @@ class _Machine:
 
     def _nest(self, nest: Parallel, frame: _Frame) -> None:
         programs = math.prod(axis.extent for axis in nest.axes)
-        results = (result_of(statement) for statement in walk(nest.body))
-        largest = max((value.type.elements for value in results if value is not None), default=1)
+        results = (value for statement in walk(nest.body) for value in defined(statement))
+        largest = max((value.type.elements for value in results), default=1)
         step = max(1, _BATCH_ELEMENTS // (frame.batch * largest))
         for first in range(0, programs, step):
             self.run(nest.body, frame.enter(nest, first, min(step, programs - first)))
 
+    # Groups.
+
+    def _pipeline(self, pipeline: Pipeline, frame: _Frame) -> None:
+        pairs = zip(pipeline.state, pipeline.initial, strict=True)
+        state = [self._tile(first, value.type.axes, frame) for value, first in pairs]
+        stop = None if pipeline.stop is None else self._index(pipeline.stop, frame)
+        everyone = frame.running
+        for step in range(pipeline.axis.extent):
+            frame.coordinates[pipeline.nest, 0] = np.full((1,) * frame.depth, step, np.int64)
+            going = None if stop is None else step < stop
+            if going is not None and not going.any():
+                continue  # programs of a batch may stop at different iterations
+            frame.running = _both(everyone, going)
+            for value, tile in zip(pipeline.state, state, strict=True):
+                frame.values[value.number] = tile
+            self.run(pipeline.body, frame)
+            following = zip(pipeline.state, pipeline.next, state, strict=True)
+            state = [
+                _choose(going, self._tile(new, value.type.axes, frame), old, frame.depth)
+                for value, new, old in following
+            ]
+        frame.running = everyone
+        for result, tile in zip(pipeline.results, state, strict=True):
+            frame.values[result.number] = tile
+
+    def _tile(self, operand: Operand, axes: tuple[Axis, ...], frame: _Frame) -> _Tile:
+        dtype = operand.dtype if isinstance(operand, Constant) else operand.type.dtype
+        data, valid = self._operand(operand, dtype, axes, frame)
+        return _Tile(axes, data, valid)
+
+    def _write(self, write: Write, frame: _Frame) -> None:
+        new = self._tile(write.value, frame.axes[write.number], frame)
+        old = frame.memories.get(write.number, new)
+        frame.memories[write.number] = _choose(frame.running, new, old, frame.depth)
+
+    def _dot(self, statement: Dot, frame: _Frame) -> _Tile:
+        """Sum in the state's type over the contracted axis, then the accumulator."""
+        axes, depth = statement.result.type.axes, frame.depth
+        wide = numpy_dtype(state_dtype(statement.a.type.dtype), self._precision)
+        factors = []
+        for operand in (statement.a, statement.b):
+            own = operand.type.axes
+            data, valid = self._operand(operand, operand.type.dtype, own, frame)
+            data = data.astype(wide)
+            factors.append(data if valid is None else np.where(valid, data, wide.type(0)))
+        names = {axis: depth + n for n, axis in enumerate((*axes, statement.axis))}
+        nests = list(range(depth))
+        lead = np.broadcast_shapes(*(factor.shape[:depth] for factor in factors))
+        operands: list[Any] = []
+        for operand, factor in zip((statement.a, statement.b), factors, strict=True):
+            shape = (*lead, *(axis.extent for axis in operand.type.axes))
+            operands.append(np.broadcast_to(factor, shape))
+            operands.append([*nests, *(names[axis] for axis in operand.type.axes)])
+        product = np.einsum(*operands, [*nests, *(names[a] for a in axes)], optimize=True)
+        start, _ = self._operand(statement.accumulator, statement.result.type.dtype, axes, frame)
+        return _Tile(axes, np.asarray(start + product, wide))
+
     def _define(self, statement: Definition, frame: _Frame) -> _Tile:
+        if isinstance(statement, Full):
+            value = constant(statement.value, statement.result.type.dtype, self._precision)
+            axes = statement.result.type.axes
+            return _Tile(axes, value.reshape((1,) * (frame.depth + len(axes))))
+        if isinstance(statement, Read):
+            return frame.memories[statement.number]
+        if isinstance(statement, Dot):
+            return self._dot(statement, frame)
         if isinstance(statement, Load):
             return self._load(statement, frame)
         if isinstance(statement, Coordinate):
@@ -231,7 +315,10 @@ class _Machine:
         places, inside = self._places(store, axes, frame)
         dtype = self._views[store.view].dtype
         value, valid = self._operand(store.value, dtype, axes, frame)
-        masks = [mask for mask in (inside, valid) if mask is not None]
+        running = frame.running
+        if running is not None:
+            running = running.reshape(running.shape + (1,) * len(axes))
+        masks = [mask for mask in (inside, valid, running) if mask is not None]
         shape = np.broadcast_shapes(*(a.shape for a in (*places, value, *masks)))
         places = [np.broadcast_to(place, shape) for place in places]
         value = np.broadcast_to(value, shape)
@@ -349,6 +436,20 @@ class _Machine:
             selects = selects & active[tuple(places)]
         fill = constant(statement.fill, dtype, self._precision)
         return _Tile(axes, np.where(selects, source[tuple(places)], fill), index_valid)
+
+
+def _both(a: Array | None, b: Array | None) -> Array | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return np.asarray(a & b)
+
+
+def _choose(going: Array | None, new: _Tile, old: _Tile, depth: int) -> _Tile:
+    """``new`` for the programs that are going, ``old`` for the others."""
+    if going is None or new is old:
+        return new
+    mask = going.reshape(going.shape + (1,) * (new.data.ndim - depth))
+    return _Tile(new.axes, np.where(mask, new.data, old.data), new.valid)
 
 
 def _along(axis: Axis, axes: tuple[Axis, ...], depth: int) -> Array:

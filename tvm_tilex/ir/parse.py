@@ -20,12 +20,19 @@ from tvm_tilex.ir.program import (
     Binding,
     Constant,
     Coordinate,
+    Dot,
     Elementwise,
+    Full,
     Gather,
+    Group,
     Load,
+    Memory,
+    MemoryScope,
     Operand,
     Parallel,
+    Pipeline,
     Program,
+    Read,
     Reduce,
     Repartition,
     Statement,
@@ -33,6 +40,7 @@ from tvm_tilex.ir.program import (
     Value,
     View,
     ViewAccess,
+    Write,
 )
 from tvm_tilex.ir.types import Axis, BoundsPolicy, DType, TileType, dtype_of
 from tvm_tilex.support.srcloc import SourceLocation
@@ -49,9 +57,19 @@ view: NAME ":" NAME NAME "[" shape "]" NAME?
 shape: (INT ("," INT)*)?
 body: "{" statement* "}"
 
-?statement: parallel | store | definition
+?statement: parallel | group | pipeline | memory | write | store | definition
 parallel: "parallel" NEST "(" axes ")" words body
 store: "store" access "=" operand words
+group: "group" "(" axes ")" body
+pipeline: "pipeline" NEST "(" axis ")" stop carried "{" statement* step "}" results
+stop: ("stop" atom)?
+carried: ("with" initial ("," initial)*)?
+initial: typed "=" operand
+step: "next" (operand ("," operand)*)?
+results: ("->" typed ("," typed)*)?
+typed: VALUE ":" NAME "[" axes "]"
+memory: "memory" MEMORY ":" NAME "[" axes "]" NAME
+write: "write" MEMORY "=" operand
 definition: VALUE ":" NAME "[" axes "]" "=" expression
 
 ?expression: "load" access words                                        -> load
@@ -59,6 +77,9 @@ definition: VALUE ":" NAME "[" axes "]" "=" expression
     | "reduce" NAME VALUE "over" NAME words                             -> reduce
     | "gather" VALUE "over" NAME "at" VALUE "fill" LITERAL              -> gather
     | "repartition" VALUE                                               -> repartition
+    | "full" LITERAL                                                    -> full
+    | "read" MEMORY                                                     -> read
+    | "dot" VALUE "," VALUE "over" NAME "plus" VALUE                    -> dot
     | NAME operand ("," operand)*                                       -> elementwise
 
 words: NAME*
@@ -77,6 +98,7 @@ binary: atom OPERATOR atom
 HOLE: "_"
 VALUE: /%\d+/
 NEST: /n\d+/
+MEMORY: /m\d+/
 COORDINATE: /n\d+\.\d+/
 OPERATOR: /\/\/|[-+*%]/
 INT: /-?\d+/
@@ -171,6 +193,19 @@ class _Builder:
             (binding,) = _words(words, Binding.auto)
             location = self._location(tree)
             return Parallel(int(nest[1:]), _axes(axes), self._body(body), binding, location)
+        if tree.data == "group":
+            axes, body = _children(tree)
+            return Group(_axes(axes), self._body(body), self._location(tree))
+        if tree.data == "pipeline":
+            return self._pipeline(tree)
+        if tree.data == "memory":
+            memory, dtype, axes, scope = _children(tree)
+            type_ = _tile_type(memory, _dtype(dtype), _axes(axes))
+            number = int(memory[1:])
+            return Memory(number, type_, _word(scope, MemoryScope), self._location(tree))
+        if tree.data == "write":
+            memory, operand = _children(tree)
+            return Write(int(memory[1:]), self._operand(operand), self._location(tree))
         if tree.data == "store":
             access, operand, words = _children(tree)
             view, origin, dimensions = _access(access)
@@ -182,6 +217,31 @@ class _Builder:
         statement = self._definition(result, expression, self._location(tree))
         self._values[result.number] = result
         return statement
+
+    def _pipeline(self, tree: Node) -> Pipeline:
+        nest, axis, stop, carried, *body, step, results = _children(tree)
+        pairs = [_children(child) for child in _children(carried)]
+        initial = tuple(self._operand(operand) for _, operand in pairs)
+        state = tuple(self._typed(typed) for typed, _ in pairs)
+        inner = tuple(self._statement(child) for child in body)
+        following = tuple(self._operand(child) for child in _children(step))
+        return Pipeline(
+            int(nest[1:]),
+            _axis(axis),
+            state,
+            initial,
+            inner,
+            following,
+            tuple(self._typed(child) for child in _children(results)),
+            next(map(_index, _children(stop)), None),
+            self._location(tree),
+        )
+
+    def _typed(self, tree: Node) -> Value:
+        number, dtype, axes = _children(tree)
+        value = Value(int(number[1:]), _tile_type(number, _dtype(dtype), _axes(axes)))
+        self._values[value.number] = value
+        return value
 
     def _definition(self, result: Value, tree: Node, location: SourceLocation | None) -> Statement:
         children = _children(tree)
@@ -204,6 +264,15 @@ class _Builder:
             return Gather(result, source, index, _axis_of(source, axis), _literal(fill), location)
         if tree.data == "repartition":
             return Repartition(result, self._value(children[0]), location)
+        if tree.data == "full":
+            return Full(result, _literal(children[0]), location)
+        if tree.data == "read":
+            return Read(result, int(children[0][1:]), location)
+        if tree.data == "dot":
+            a, b, axis, accumulator = children
+            first, second = self._value(a), self._value(b)
+            third = self._value(accumulator)
+            return Dot(result, first, second, _axis_of(first, axis), third, location)
         operands = tuple(self._operand(child) for child in children[1:])
         return Elementwise(result, _word(children[0], ElementOp), operands, location)
 

@@ -17,16 +17,24 @@ from tvm_tilex.ir.program import (
     Constant,
     Coordinate,
     Definition,
+    Dot,
     Elementwise,
+    Full,
     Gather,
+    Group,
     Load,
+    Memory,
     Operand,
     Parallel,
+    Pipeline,
     Program,
+    Read,
     Repartition,
     Statement,
     Store,
+    Value,
     View,
+    Write,
 )
 from tvm_tilex.ir.types import Axis, BoundsPolicy
 
@@ -43,10 +51,18 @@ def format_program(program: Program) -> str:
 
 
 def format_statement(statement: Statement) -> str:
-    """One line of text for a statement; a nest gives its head without the body."""
+    """One line of text for a statement; one with a body gives its head alone."""
     if isinstance(statement, Parallel):
         head = f"parallel n{statement.nest}({_join(statement.axes)})"
         return _with(head, (statement.binding.value, statement.binding is not Binding.auto))
+    if isinstance(statement, Group):
+        return f"group({_join(statement.axes)})"
+    if isinstance(statement, Pipeline):
+        return _pipeline(statement)
+    if isinstance(statement, Memory):
+        return f"memory m{statement.number}: {statement.type} {statement.scope.value}"
+    if isinstance(statement, Write):
+        return f"write m{statement.number} = {_operand(statement.value)}"
     if isinstance(statement, Store):
         text = f"store {_access(statement)} = {_operand(statement.value)}"
         return _with(text, (statement.bounds.value, _departs(statement.bounds)))
@@ -55,15 +71,47 @@ def format_statement(statement: Statement) -> str:
 
 def _body(body: tuple[Statement, ...], indent: str) -> Iterable[str]:
     for statement in body:
-        if isinstance(statement, Parallel):
+        if isinstance(statement, Parallel | Group | Pipeline):
             yield f"{indent}{format_statement(statement)} {{"
             yield from _body(statement.body, indent + "  ")
-            yield f"{indent}}}"
+            if isinstance(statement, Pipeline):
+                yield _step(statement, indent + "  ")
+            yield f"{indent}}}{_results(statement)}"
         else:
             yield indent + format_statement(statement)
 
 
+def _pipeline(statement: Pipeline) -> str:
+    head = f"pipeline n{statement.nest}({statement.axis})"
+    if statement.stop is not None:
+        head += f" stop {statement.stop}"
+    pairs = zip(statement.state, statement.initial, strict=True)
+    state = ", ".join(f"{_typed(value)} = {_operand(first)}" for value, first in pairs)
+    return f"{head} with {state}" if state else head
+
+
+def _step(statement: Pipeline, indent: str) -> str:
+    return f"{indent}next {', '.join(map(_operand, statement.next))}".rstrip()
+
+
+def _results(statement: Statement) -> str:
+    if not isinstance(statement, Pipeline) or not statement.results:
+        return ""
+    return f" -> {', '.join(map(_typed, statement.results))}"
+
+
+def _typed(value: Value) -> str:
+    return f"{value}: {value.type}"
+
+
 def _expression(statement: Definition) -> str:
+    if isinstance(statement, Full):
+        return f"full {_literal(statement.value)}"
+    if isinstance(statement, Read):
+        return f"read m{statement.number}"
+    if isinstance(statement, Dot):
+        product = f"{statement.a}, {statement.b} over {statement.axis.name}"
+        return f"dot {product} plus {statement.accumulator}"
     if isinstance(statement, Load):
         text = f"load {_access(statement)}"
         return _with(text, (statement.bounds.value, _departs(statement.bounds)))

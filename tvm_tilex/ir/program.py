@@ -21,12 +21,19 @@ __all__ = [
     "Constant",
     "Coordinate",
     "Definition",
+    "Dot",
     "Elementwise",
+    "Full",
     "Gather",
+    "Group",
     "Load",
+    "Memory",
+    "MemoryScope",
     "Operand",
     "Parallel",
+    "Pipeline",
     "Program",
+    "Read",
     "Reduce",
     "Repartition",
     "Statement",
@@ -34,6 +41,7 @@ __all__ = [
     "Value",
     "View",
     "ViewAccess",
+    "Write",
     "state_dtype",
 ]
 
@@ -51,6 +59,19 @@ class Binding(enum.Enum):
 
     auto = "auto"
     subgroup = "subgroup"
+
+
+class MemoryScope(enum.Enum):
+    """Where memory that a person places stands.
+
+    ``shared``
+        One copy for the group; every thread of it may read every element.
+    ``private``
+        Each element in the thread that owns it: read only at its own coordinates.
+    """
+
+    shared = "shared"
+    private = "private"
 
 
 @dataclass(frozen=True)
@@ -197,8 +218,116 @@ class Parallel:
     location: SourceLocation | None = field(default=None, compare=False, repr=False)
 
 
-Definition = Load | Coordinate | Elementwise | Reduce | Gather | Repartition
-Statement = Load | Coordinate | Elementwise | Reduce | Gather | Repartition | Store | Parallel
+@dataclass(frozen=True)
+class Full:
+    """``result`` is one number everywhere."""
+
+    result: Value
+    value: bool | int | float
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:
+            object.__setattr__(self, "value", math.nan)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """``result = accumulator + sum over axis of a * b``, products and sum in the state's type.
+
+    ``result`` has the accumulator's type. ``a`` and ``b`` have one element type and both have
+    ``axis``; every axis of the accumulator belongs to one of them or to both, and the order of
+    the sum is free. An inactive element contributes zero.
+    """
+
+    result: Value
+    a: Value
+    b: Value
+    axis: Axis
+    accumulator: Value
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory ``m number`` for one tile of ``type``, placed by hand; its content is undefined."""
+
+    number: int
+    type: TileType
+    scope: MemoryScope
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Write:
+    """Memory ``number`` holds ``value`` from here on."""
+
+    number: int
+    value: Operand
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Read:
+    """``result`` is what memory ``number`` holds here."""
+
+    result: Value
+    number: int
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Iterations over ``axis`` in order, each turning the state into the next.
+
+    In iteration i the coordinate ``n nest .0`` is i and ``state`` holds the tiles; ``next`` is
+    the state of iteration i + 1, all of it at once. ``state`` begins as ``initial`` and
+    ``results`` is the state at the end. Iterations i >= ``stop`` do not run; ``stop`` None is
+    the axis' extent.
+    """
+
+    nest: int
+    axis: Axis
+    state: tuple[Value, ...]
+    initial: tuple[Operand, ...]
+    body: tuple[Statement, ...]
+    next: tuple[Operand, ...]
+    results: tuple[Value, ...]
+    stop: Index | None = None
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One cooperative group for each program: phases that share its threads.
+
+    ``axes`` names the independent work: nothing in the group reduces over them, and every store
+    runs over all of them. They name work, never threads.
+    """
+
+    axes: tuple[Axis, ...]
+    body: tuple[Statement, ...]
+    location: SourceLocation | None = field(default=None, compare=False, repr=False)
+
+
+Definition = Load | Coordinate | Elementwise | Reduce | Gather | Repartition | Full | Dot | Read
+Statement = (
+    Load
+    | Coordinate
+    | Elementwise
+    | Reduce
+    | Gather
+    | Repartition
+    | Full
+    | Dot
+    | Read
+    | Memory
+    | Write
+    | Store
+    | Pipeline
+    | Group
+    | Parallel
+)
 
 
 @dataclass(frozen=True)

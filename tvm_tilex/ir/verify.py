@@ -19,6 +19,11 @@ The rules, by the name an error ends with:
                 positive constant and stays within 64 bits
 ``bounds``      a ``checked`` access lies inside the view for every program (no program, no claim)
 ``effect``      the program stores something
+``group``       a group is alone in a root nest; pipelines, dots and memory stand in a group only;
+                nothing in it reduces over an axis of its domain, and every store runs over all
+``pipeline``    a positive extent; state, initial, next and result agree in number and type
+``memory``      memory is declared once and read only after a write; types agree
+``inactive``    what a pipeline carries or memory holds does not come from a 'predicate' view
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from tvm_tilex.errors import CaptureError, VerifyError
 from tvm_tilex.ir.index import INDEX_OPERATORS, Index, IndexBinary, IndexConstant, index_bounds
 from tvm_tilex.ir.infer import (
     access_axes,
+    dot_type,
     elementwise_type,
     gather_type,
     operand_axes,
@@ -40,11 +46,18 @@ from tvm_tilex.ir.program import (
     Constant,
     Coordinate,
     Definition,
+    Dot,
     Elementwise,
+    Full,
     Gather,
+    Group,
     Load,
+    Memory,
+    Operand,
     Parallel,
+    Pipeline,
     Program,
+    Read,
     Reduce,
     Repartition,
     Statement,
@@ -52,6 +65,7 @@ from tvm_tilex.ir.program import (
     Value,
     View,
     ViewAccess,
+    Write,
 )
 from tvm_tilex.ir.types import DTYPES, Axis, BoundsPolicy, DType, TileType
 from tvm_tilex.ir.walk import indices_of, operands_of, subexpressions, values_used, walk
@@ -81,7 +95,11 @@ class _Verifier:
         self._nests: set[int] = set()
         self._defined: set[int] = set()
         self._visible: dict[int, Value] = {}
-        self._enclosing: list[Parallel] = []
+        self._enclosing: list[Parallel | Pipeline] = []
+        self._group: Group | None = None
+        self._memories: dict[int, Memory] = {}
+        self._written: set[int] = set()  # memories that hold something here
+        self._inactive: set[int] = set()  # values with elements outside a 'predicate' view
         self._at: Statement | None = None
 
     def run(self) -> None:
@@ -113,6 +131,9 @@ class _Verifier:
     def _body(self, body: tuple[Statement, ...]) -> None:
         for statement in body:
             self._at = statement
+            if isinstance(statement, Pipeline):
+                self._pipeline(statement)
+                continue
             for value in values_used(statement):
                 self._use(value)
             for operand in operands_of(statement):
@@ -122,20 +143,131 @@ class _Verifier:
                 self._index(index)
             if isinstance(statement, Parallel):
                 self._nest(statement)
+            elif isinstance(statement, Group):
+                self._cooperate(statement, body)
+            elif isinstance(statement, Memory):
+                self._place(statement)
+            elif isinstance(statement, Write):
+                self._write(statement)
             elif isinstance(statement, Store):
                 self._store(statement)
             else:
                 self._define(statement)
 
-    def _nest(self, nest: Parallel) -> None:
-        if nest.nest in self._nests or nest.nest < 0:
-            self._fail("nest", f"n{nest.nest} is taken or negative")
-        names = [axis.name for axis in nest.axes]
+    def _cooperate(self, group: Group, siblings: tuple[Statement, ...]) -> None:
+        if self._group is not None or len(self._enclosing) != 1 or len(siblings) != 1:
+            self._fail("group", "a group is the one statement of a root nest")
+        names = [axis.name for axis in group.axes]
+        if len(set(names)) != len(names):
+            self._fail("group", f"axes {', '.join(names)} name one axis twice")
+        for axis in group.axes:
+            self._axis(axis, tile=True)
+        self._group = group
+        self._body(group.body)
+        self._group = None
+
+    def _in_group(self, what: str) -> Group:
+        if self._group is None:
+            self._fail("group", f"{what} stands outside a group")
+        return self._group
+
+    def _contract(self, axis: Axis) -> None:
+        if self._group is not None and axis in self._group.axes:
+            self._fail("group", f"the group's domain names {axis.name}, which is reduced here")
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        self._in_group("a pipeline")
+        self._open_nest(pipeline.nest, (pipeline.axis,))
+        self._axis(pipeline.axis, tile=True)
+        if pipeline.stop is not None:
+            self._index(pipeline.stop)
+        counts = {len(pipeline.state), len(pipeline.initial), len(pipeline.next)}
+        if counts != {len(pipeline.results)}:
+            self._fail("pipeline", "state, initial, next and results differ in number")
+        for value, first in zip(pipeline.state, pipeline.initial, strict=True):
+            self._carried(first, value)
+        outer, held = dict(self._visible), set(self._written)
+        for value in pipeline.state:
+            self._introduce(value)
+        self._enclosing.append(pipeline)
+        self._body(pipeline.body)
+        self._enclosing.pop()
+        self._at = pipeline
+        for value, following in zip(pipeline.state, pipeline.next, strict=True):
+            self._carried(following, value)
+        # The body may not run at all.
+        self._visible, self._written = outer, held
+        for value, result in zip(pipeline.state, pipeline.results, strict=True):
+            if value.type != result.type:
+                self._fail("pipeline", f"{result} is {result.type}, the state {value.type}")
+            self._introduce(result)
+
+    def _carried(self, operand: Operand, state: Value) -> None:
+        if isinstance(operand, Constant):
+            self._literal(operand.value, operand.dtype)
+        else:
+            self._use(operand)
+            self._active(operand, "carried")
+        dtype, axes = operand_dtype(operand), operand_axes(operand)
+        scalar = isinstance(operand, Constant)
+        if dtype != state.type.dtype or (not scalar and set(axes) != set(state.type.axes)):
+            self._fail("pipeline", f"{state} is {state.type}, it cannot hold {operand}")
+
+    def _active(self, value: Value, what: str) -> None:
+        if value.number in self._inactive:
+            self._fail("inactive", f"{value} comes from a 'predicate' view and is {what}")
+
+    def _place(self, memory: Memory) -> None:
+        self._in_group("memory")
+        if memory.number in self._memories or memory.number < 0:
+            self._fail("memory", f"m{memory.number} is taken or negative")
+        for axis in memory.type.axes:
+            self._axis(axis, tile=True)
+        self._dtype(memory.type.dtype, "type")
+        self._memories[memory.number] = memory
+
+    def _held(self, number: int) -> Memory:
+        memory = self._memories.get(number)
+        if memory is None:
+            self._fail("memory", f"there is no memory m{number}")
+        return memory
+
+    def _write(self, write: Write) -> None:
+        memory = self._held(write.number)
+        if not isinstance(write.value, Constant):
+            self._active(write.value, "written to memory")
+        dtype, axes = operand_dtype(write.value), operand_axes(write.value)
+        scalar = isinstance(write.value, Constant)
+        if dtype != memory.type.dtype or (not scalar and set(axes) != set(memory.type.axes)):
+            self._fail("memory", f"m{write.number} is {memory.type}, it cannot hold {write.value}")
+        self._written.add(write.number)
+
+    def _note_activity(self, statement: Definition) -> None:
+        if isinstance(statement, Load):
+            inactive = statement.bounds is BoundsPolicy.predicate
+        elif isinstance(statement, Gather):
+            inactive = statement.index.number in self._inactive
+        elif isinstance(statement, Elementwise | Repartition):
+            inactive = any(v.number in self._inactive for v in values_used(statement))
+        else:
+            inactive = False
+        if inactive:
+            self._inactive.add(statement.result.number)
+
+    def _open_nest(self, number: int, axes: tuple[Axis, ...]) -> None:
+        if number in self._nests or number < 0:
+            self._fail("nest", f"n{number} is taken or negative")
+        names = [axis.name for axis in axes]
         if len(set(names)) != len(names):
             self._fail("nest", f"axes {', '.join(names)} name one axis twice")
-        self._nests.add(nest.nest)
-        for axis in nest.axes:
+        self._nests.add(number)
+        for axis in axes:
             self._axis(axis)
+
+    def _nest(self, nest: Parallel) -> None:
+        if self._group is not None:
+            self._fail("group", "a parallel nest stands inside a group")
+        self._open_nest(nest.nest, nest.axes)
         outer = dict(self._visible)
         self._enclosing.append(nest)
         self._body(nest.body)
@@ -152,13 +284,16 @@ class _Verifier:
             self._fail("ssa", f"{value} is used as {value.type} but defined as {known.type}")
 
     def _define(self, statement: Definition) -> None:
-        result = statement.result
+        self._introduce(statement.result, statement)
+        self._note_activity(statement)
+
+    def _introduce(self, result: Value, statement: Definition | None = None) -> None:
         if result.number in self._defined or result.number < 0:
             self._fail("ssa", f"{result} is defined twice or negative")
         self._dtype(result.type.dtype, "type")
         for axis in result.type.axes:
             self._axis(axis, tile=True)
-        expected = self._result_type(statement)
+        expected = result.type if statement is None else self._result_type(statement)
         if expected != result.type:
             self._fail("type", f"the result has the type {expected}, not {result.type}")
         self._defined.add(result.number)
@@ -176,6 +311,18 @@ class _Verifier:
             return TileType(
                 statement.result.type.dtype, () if statement.axis is None else (statement.axis,)
             )
+        if isinstance(statement, Full):
+            self._literal(statement.value, statement.result.type.dtype)
+            return statement.result.type
+        if isinstance(statement, Read):
+            if statement.number not in self._written:
+                self._fail("memory", f"m{statement.number} is read, but may hold nothing here")
+            return self._held(statement.number).type
+        if isinstance(statement, Dot):
+            self._in_group("a dot")
+            self._active(statement.accumulator, "accumulated to")
+        if isinstance(statement, Dot | Reduce):
+            self._contract(statement.axis)
         if isinstance(statement, Gather):
             self._literal(statement.fill, statement.source.type.dtype)
         try:
@@ -193,6 +340,9 @@ class _Verifier:
         axes = self._access_axes(store)
         for axis in axes:
             self._axis(axis, tile=True)
+        for axis in self._group.axes if self._group is not None else ():
+            if axis not in axes:
+                self._fail("group", f"the store lacks {axis.name} of the group's domain")
         if not isinstance(store.value, Constant) and set(axes) != set(operand_axes(store.value)):
             self._fail(
                 "store", f"the value's type is {store.value.type}, the access has other axes"
@@ -234,7 +384,7 @@ class _Verifier:
         return {
             (nest.nest, dimension): axis.extent
             for nest in self._enclosing
-            for dimension, axis in enumerate(nest.axes)
+            for dimension, axis in enumerate(nest_axes(nest))
         }
 
     def _index(self, index: Index) -> None:
@@ -273,7 +423,16 @@ class _Verifier:
             self._fail("constant", f"{value!r} is no {dtype} literal")
 
 
-def _inferred(statement: Elementwise | Reduce | Gather | Repartition) -> TileType:
+def nest_axes(nest: Parallel | Pipeline) -> tuple[Axis, ...]:
+    """Axes whose coordinates a nest or a pipeline gives."""
+    return nest.axes if isinstance(nest, Parallel) else (nest.axis,)
+
+
+def _inferred(statement: Elementwise | Reduce | Gather | Repartition | Dot) -> TileType:
+    if isinstance(statement, Dot):
+        return dot_type(
+            statement.a.type, statement.b.type, statement.axis, statement.accumulator.type
+        )
     if isinstance(statement, Elementwise):
         return elementwise_type(statement.op, statement.operands, statement.result.type.dtype)
     if isinstance(statement, Reduce):

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from tvm_tilex.ir.index import Index, IndexBinary
 from tvm_tilex.ir.program import (
     Constant,
     Coordinate,
     Definition,
+    Dot,
     Elementwise,
+    Full,
     Gather,
+    Group,
     Load,
     Operand,
     Parallel,
+    Pipeline,
     Program,
+    Read,
     Reduce,
     Repartition,
     Statement,
     Store,
     Value,
+    Write,
 )
 
 __all__ = [
+    "defined",
     "definitions",
     "indices_of",
+    "is_definition",
     "operands_of",
     "result_of",
     "subexpressions",
@@ -33,6 +42,9 @@ __all__ = [
     "walk",
     "walk_scoped",
 ]
+
+
+_DEFINITIONS = (Load, Coordinate, Elementwise, Reduce, Gather, Repartition, Full, Dot, Read)
 
 
 def walk(source: Program | Iterable[Statement]) -> Iterator[Statement]:
@@ -49,11 +61,26 @@ def walk_scoped(
         yield statement, enclosing
         if isinstance(statement, Parallel):
             yield from walk_scoped(statement.body, (*enclosing, statement))
+        elif isinstance(statement, Group | Pipeline):
+            yield from walk_scoped(statement.body, enclosing)
+
+
+def is_definition(statement: Statement) -> TypeGuard[Definition]:
+    """Whether a statement defines one value by itself (a pipeline defines several)."""
+    return isinstance(statement, _DEFINITIONS)
 
 
 def result_of(statement: Statement) -> Value | None:
-    """Return the value that a statement defines; None for a store or a nest."""
-    return None if isinstance(statement, Store | Parallel) else statement.result
+    """Return the value that a definition defines; None for any other statement."""
+    return statement.result if is_definition(statement) else None
+
+
+def defined(statement: Statement) -> tuple[Value, ...]:
+    """Every value that a statement introduces: a pipeline its state and its results."""
+    if isinstance(statement, Pipeline):
+        return (*statement.state, *statement.results)
+    result = result_of(statement)
+    return () if result is None else (result,)
 
 
 def operands_of(statement: Statement) -> tuple[Operand, ...]:
@@ -64,8 +91,12 @@ def operands_of(statement: Statement) -> tuple[Operand, ...]:
         return (statement.source,)
     if isinstance(statement, Gather):
         return (statement.source, statement.index)
-    if isinstance(statement, Store):
+    if isinstance(statement, Store | Write):
         return (statement.value,)
+    if isinstance(statement, Dot):
+        return (statement.a, statement.b, statement.accumulator)
+    if isinstance(statement, Pipeline):
+        return (*statement.initial, *statement.next)
     return ()
 
 
@@ -75,11 +106,13 @@ def values_used(statement: Statement) -> tuple[Value, ...]:
 
 
 def indices_of(statement: Statement) -> tuple[Index, ...]:
-    """Scalar index expressions of a statement: an access' origin or a coordinate's offset."""
+    """Scalar index expressions of a statement: origin of an access, offset, end of a pipeline."""
     if isinstance(statement, Load | Store):
         return statement.origin
     if isinstance(statement, Coordinate):
         return (statement.offset,)
+    if isinstance(statement, Pipeline) and statement.stop is not None:
+        return (statement.stop,)
     return ()
 
 
@@ -92,12 +125,11 @@ def subexpressions(index: Index) -> Iterator[Index]:
 
 
 def definitions(program: Program) -> dict[int, Definition]:
-    """Map each value number to the statement that defines it, in program order."""
-    return {
-        statement.result.number: statement
-        for statement in walk(program)
-        if not isinstance(statement, Store | Parallel)
-    }
+    """Map each value number to the statement that defines it, in program order.
+
+    The state and the results of a pipeline have no definition of their own.
+    """
+    return {s.result.number: s for s in walk(program) if is_definition(s)}
 
 
 def users(program: Program) -> dict[int, tuple[Statement, ...]]:
@@ -105,7 +137,9 @@ def users(program: Program) -> dict[int, tuple[Statement, ...]]:
 
     A statement that reads a value twice is listed once; a value that nothing reads maps to ().
     """
-    found: dict[int, tuple[Statement, ...]] = {number: () for number in definitions(program)}
+    found: dict[int, tuple[Statement, ...]] = {
+        value.number: () for statement in walk(program) for value in defined(statement)
+    }
     for statement in walk(program):
         for number in dict.fromkeys(value.number for value in values_used(statement)):
             found[number] = (*found.get(number, ()), statement)

@@ -3,6 +3,7 @@
 from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.ir.types import DTYPES, Axis
 from tvm_tilex.lang.axes import axis, coord, parallel, shape
+from tvm_tilex.lang.groups import dot, full, group, memory, pipeline
 from tvm_tilex.lang.kernel import TileKernel, tile_kernel
 from tvm_tilex.lang.ops import (
     abs,
@@ -58,6 +59,7 @@ __all__ = [
     "ceil",
     "coord",
     "coordinate",
+    "dot",
     "erf",
     "exp",
     "exp2",
@@ -66,14 +68,18 @@ __all__ = [
     "floating",
     "floor",
     "fma",
+    "full",
     "gather",
+    "group",
     "int32",
     "int64",
     "log",
     "log2",
     "maximum",
+    "memory",
     "minimum",
     "parallel",
+    "pipeline",
     "pow",
     "reduce",
     "repartition",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tvm_tilex.errors import CaptureError, ShapeError
@@ -21,13 +21,21 @@ _CURRENT: contextvars.ContextVar[Capture | None] = contextvars.ContextVar("captu
 
 @dataclass
 class OpenNest:
-    """A parallel nest whose body is being captured."""
+    """A parallel nest, a group or a pipeline whose body is being captured.
+
+    A group has no coordinates, and the number -1.
+    """
 
     number: int
     axes: tuple[Axis, ...]
     binding: Binding
     location: SourceLocation | None
     body: list[Statement] = field(default_factory=list)
+    kind: str = "parallel"
+
+    def statement(self) -> Statement:
+        """The parallel nest that was captured."""
+        return Parallel(self.number, self.axes, tuple(self.body), self.binding, self.location)
 
 
 @dataclass
@@ -41,6 +49,7 @@ class Capture:
     axes: dict[str, tuple[Axis, SourceLocation | None]] = field(default_factory=dict)
     values: int = 0
     nests: int = 0
+    memories: int = 0
     stored: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     abandoned: SourceLocation | None = None
 
@@ -74,15 +83,20 @@ class Capture:
             )
         return axis
 
-    def open(self, axes: tuple[Axis, ...], binding: Binding) -> OpenNest:
-        """Begin the body of a parallel nest."""
-        nest = OpenNest(self.nests, axes, binding, caller_location())
-        self.nests += 1
+    def open(
+        self, axes: tuple[Axis, ...], binding: Binding = Binding.auto, kind: str = "parallel"
+    ) -> OpenNest:
+        """Begin the body of a nest; one of kind ``group`` gives no coordinates."""
+        number = -1 if kind == "group" else self.nests
+        nest = OpenNest(number, axes, binding, caller_location(), kind=kind)
+        self.nests += number >= 0
         self.open_nests.append(nest)
         return nest
 
-    def close(self, nest: OpenNest) -> None:
-        """End the body of ``nest``.
+    def close(
+        self, nest: OpenNest, make: Callable[[OpenNest], Statement] = OpenNest.statement
+    ) -> None:
+        """End the body of ``nest``, which becomes the statement that ``make`` gives.
 
         Raises
         ------
@@ -91,20 +105,34 @@ class Capture:
         """
         if self.innermost() is not nest:
             raise CaptureError(
-                f"{self.kernel}: the body of parallel(...) was left by break or return",
+                f"{self.kernel}: the body of {self.innermost().kind}(...) was left by break "
+                "or return",
                 location=self.abandoned or self.innermost().location,
             )
         self.open_nests.pop()
-        statement = Parallel(
-            nest.number, nest.axes, tuple(nest.body), nest.binding, location=nest.location
-        )
+        statement = make(nest)
         (self.open_nests[-1].body if self.open_nests else self.body).append(statement)
+
+    @property
+    def domain(self) -> tuple[Axis, ...]:
+        """Axes of the open group's domain; none outside a group."""
+        return next((nest.axes for nest in self.open_nests if nest.kind == "group"), ())
+
+    def require_not_in_domain(self, axis: Axis, what: str) -> None:
+        """Refuse to reduce over an axis that the open group names as independent work."""
+        if axis in self.domain:
+            raise ShapeError(
+                f"{what}: axis {axis.name!r} is in the group's domain, whose elements are "
+                "independent; leave it out of group(...)",
+                location=caller_location(),
+            )
 
     def extents(self) -> dict[tuple[int, int], int]:
         """Extent of every (nest, dimension) that is open."""
         return {
             (nest.number, dimension): axis.extent
             for nest in self.open_nests
+            if nest.kind != "group"
             for dimension, axis in enumerate(nest.axes)
         }
 

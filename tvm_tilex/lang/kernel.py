@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.errors import ArgumentError, CaptureError, DTypeError, ShapeError
-from tvm_tilex.ir.program import Parallel, Program, Statement, Store, View
+from tvm_tilex.ir.program import Group, Parallel, Pipeline, Program, Statement, Store, View
 from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.lang.capture import Capture, capturing
 from tvm_tilex.lang.environment import Environment, environment
@@ -234,7 +234,7 @@ class TileKernel:
 
 
 def _stores(statement: Statement) -> bool:
-    if isinstance(statement, Parallel):
+    if isinstance(statement, Parallel | Group | Pipeline):
         return any(map(_stores, statement.body))
     return isinstance(statement, Store)
 

@@ -219,6 +219,7 @@ def reduce(
         raise CaptureError(f"reduce: {type(tile).__name__} is not a tile", location=where)
     value = tile.require_in_scope("reduce")
     _require_axis(tile, axis, "reduce")
+    capture.require_not_in_domain(axis, "reduce")
     combiner = _combiner(op)
     if tile.dtype.kind == "bool" or (tile.dtype.kind == "uint" and combiner is Combiner.add):
         raise DTypeError(

@@ -242,6 +242,12 @@ class Region:
                 location=where,
             )
         value = self._stored(tile)
+        for axis in capture.domain:
+            if axis not in self._extents.axes:
+                raise ShapeError(
+                    f"store to {view.name}: the region lacks {axis.name!r} of the group's domain",
+                    location=where,
+                )
         capture.note_store(view, self._origin.indices, self._extents.entries)
         capture.emit(
             Store(
