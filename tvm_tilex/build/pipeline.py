@@ -11,7 +11,7 @@ import functools
 from typing import Any
 
 from tvm_tilex import transform
-from tvm_tilex.build import metal_compile
+from tvm_tilex.build import cuda_compile, metal_compile
 from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
 from tvm_tilex.tirx.register import register
 
@@ -78,6 +78,7 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
         mod = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(mod)
         mod = tvm.ir.transform.Sequential(tvm_lowering(target.kind.name), name="tilex.Lower")(mod)
         metal_compile.expect(mod)
+        cuda_compile.expect(mod)
         return mod
 
     stock = tirx.compilation_pipeline
@@ -108,3 +109,4 @@ def register_pipeline() -> None:
 @functools.cache
 def _register_once() -> None:
     metal_compile.register_metal_compile()
+    cuda_compile.register_cuda_compile()
