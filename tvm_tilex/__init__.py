@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_tilex.lang import *  # noqa: F403
 from tvm_tilex.lang import __all__ as _language
-from tvm_tilex.lang.kernel import TensorSpec, spec
+from tvm_tilex.lang.kernel import TensorSpec, dynamic, spec
 
 if TYPE_CHECKING:
     from tvm_tilex.driver import Artifact, compile, lower
@@ -27,7 +27,16 @@ _LAZY = {
 }
 _MODULES = ("errors", "ir", "kernels", "layout", "sim", "transform")
 
-__all__ = [*_language, "Artifact", "CompileOptions", "TensorSpec", "compile", "lower", "spec"]
+__all__ = [
+    *_language,
+    "Artifact",
+    "CompileOptions",
+    "TensorSpec",
+    "compile",
+    "dynamic",
+    "lower",
+    "spec",
+]
 
 
 def __getattr__(name: str) -> Any:

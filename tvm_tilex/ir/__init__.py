@@ -1,6 +1,15 @@
 """TileIR: the typed, frozen form of a tile kernel, free of threads and memory levels."""
 
-from tvm_tilex.ir.index import Index, IndexBinary, IndexConstant, ProgramCoordinate, index_bounds
+from tvm_tilex.ir.bounds import index_bounds
+from tvm_tilex.ir.index import (
+    Dimension,
+    Extent,
+    Index,
+    IndexBinary,
+    IndexConstant,
+    ProgramCoordinate,
+    most,
+)
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
 from tvm_tilex.ir.print import format_program, format_statement
 from tvm_tilex.ir.program import (
@@ -39,9 +48,11 @@ __all__ = [
     "Constant",
     "Coordinate",
     "DType",
+    "Dimension",
     "Dot",
     "ElementOp",
     "Elementwise",
+    "Extent",
     "Full",
     "Gather",
     "Group",
@@ -71,4 +82,5 @@ __all__ = [
     "format_program",
     "format_statement",
     "index_bounds",
+    "most",
 ]

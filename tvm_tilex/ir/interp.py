@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 
 from tvm_tilex.errors import ArgumentError, OptionError, VerifyError
-from tvm_tilex.ir.index import INDEX_OPERATORS, Index, IndexConstant, ProgramCoordinate
+from tvm_tilex.ir.dimensions import bind_shapes, dimensions_of, restrict
+from tvm_tilex.ir.index import (
+    INDEX_OPERATORS,
+    Dimension,
+    Index,
+    IndexConstant,
+    ProgramCoordinate,
+    most,
+)
 from tvm_tilex.ir.interp_elementwise import Array, apply, constant, convert, numpy_dtype
 from tvm_tilex.ir.interp_reduce import reduce_last
 from tvm_tilex.ir.ops import ElementOp
@@ -100,10 +108,28 @@ def interpret(
     if seed < 0:
         raise OptionError(f"seed is {seed}; it is not negative")
     verify(program)
+    program = _at_shapes(program, arrays)
     memory = _memory(program.views, arrays, precision)
     with np.errstate(all="ignore"):
         _Machine(program, memory, precision, seed).run(program.body, _Frame())
     return tuple(memory[v.name] for v in program.views if v.access is not ViewAccess.read)
+
+
+def _at_shapes(program: Program, arrays: Sequence[Any] | Mapping[str, Any]) -> Program:
+    """The program with its dynamic dimensions fixed to the extents of the arrays."""
+    dynamic = dimensions_of(program.views)
+    if not dynamic:
+        return program
+    given = dict(arrays) if isinstance(arrays, Mapping) else _by_name(program.views, arrays)
+    shapes = [
+        None if given.get(view.name) is None else np.shape(given[view.name])
+        for view in program.views
+    ]
+    values = bind_shapes(program.views, shapes, program.name)
+    missing = [d.name for d in dynamic if d.name not in values]
+    if missing:
+        raise ArgumentError(f"no array gives the dynamic extent {missing[0]!r}")
+    return restrict(program, values)
 
 
 def _memory(
@@ -364,6 +390,7 @@ class _Machine:
         if isinstance(index, ProgramCoordinate):
             place = frame.coordinates[index.nest, index.dimension]
             return place.reshape(place.shape + (1,) * (frame.depth - place.ndim))
+        assert not isinstance(index, Dimension), "dimensions are fixed before a program runs"
         lhs, rhs = self._index(index.lhs, frame), self._index(index.rhs, frame)
         return np.asarray(INDEX_OPERATORS[index.op](lhs, rhs))  # type: ignore[arg-type]
 
@@ -455,7 +482,7 @@ def _choose(going: Array | None, new: _Tile, old: _Tile, depth: int) -> _Tile:
 def _along(axis: Axis, axes: tuple[Axis, ...], depth: int) -> Array:
     """0 .. extent along ``axis`` of an array over ``depth`` nests and ``axes``."""
     shape = [1] * depth + [axis.extent if a == axis else 1 for a in axes]
-    return np.arange(axis.extent).reshape(shape)
+    return np.arange(most(axis.extent)).reshape(shape)
 
 
 def _spread(array: Array, own: tuple[Axis, ...], axes: tuple[Axis, ...], depth: int) -> Array:

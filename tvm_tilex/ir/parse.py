@@ -14,7 +14,14 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tvm_tilex.errors import CaptureError, ParseError
-from tvm_tilex.ir.index import Index, IndexBinary, IndexConstant, ProgramCoordinate
+from tvm_tilex.ir.index import (
+    Dimension,
+    Extent,
+    Index,
+    IndexBinary,
+    IndexConstant,
+    ProgramCoordinate,
+)
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
 from tvm_tilex.ir.program import (
     Binding,
@@ -51,10 +58,13 @@ if TYPE_CHECKING:
 __all__ = ["GRAMMAR", "parse_program"]
 
 GRAMMAR = r"""
-start: "kernel" NAME "(" views ")" body
+start: "kernel" NAME "(" views ")" ranges body
+ranges: ("dynamic" "(" range ("," range)* ")")?
+range: NAME ":" RANGE
 views: (view ("," view)*)?
 view: NAME ":" NAME NAME "[" shape "]" NAME?
-shape: (INT ("," INT)*)?
+shape: (extent ("," extent)*)?
+?extent: INT | NAME
 body: "{" statement* "}"
 
 ?statement: parallel | group | pipeline | memory | write | store | definition
@@ -87,20 +97,22 @@ access: NAME "[" indices "]" "(" dimensions ")"
 indices: (index ("," index)*)?
 dimensions: (dimension ("," dimension)*)?
 axes: (axis ("," axis)*)?
-axis: (NAME | HOLE) ":" INT
+axis: (NAME | HOLE) ":" extent
 dimension: HOLE | axis
 
 operand: VALUE | NAME "(" LITERAL ")"
 ?index: binary | atom
 binary: atom OPERATOR atom
-?atom: INT -> integer | COORDINATE -> program_coordinate | "(" index ")"
+?atom: INT -> integer | COORDINATE -> program_coordinate | NAME -> extent_of
+    | "(" index ")"
 
 HOLE: "_"
 VALUE: /%\d+/
 NEST: /n\d+/
 MEMORY: /m\d+/
-COORDINATE: /n\d+\.\d+/
+COORDINATE.2: /n\d+\.\d+/
 OPERATOR: /\/\/|[-+*%]/
+RANGE.2: /\d+\.\.\d+/
 INT: /-?\d+/
 LITERAL: /-?(inf|nan|\d+(\.\d+)?(e[+-]?\d+)?)|true|false/
 NAME: /[^\s\d\[\](){}:,.=%+*\/#-][^\s\[\](){}:,.=%+*\/#-]*/
@@ -165,9 +177,11 @@ class _Builder:
     def __init__(self, file: str | None) -> None:
         self._file = file
         self._values: dict[int, Value] = {}
+        self._dimensions: dict[str, Dimension] = {}
 
     def program(self, tree: Tree[Token]) -> Program:
-        name, views, body = _children(tree)
+        name, views, ranges, body = _children(tree)
+        self._dimensions = dict(map(_dimension_range, _children(ranges)))
         return Program(
             _identifier(name),
             tuple(self._view(view) for view in _children(views)),
@@ -179,7 +193,7 @@ class _Builder:
         return View(
             _identifier(name),
             _dtype(dtype),
-            tuple(int(extent) for extent in _children(shape)),
+            tuple(map(self._extent, _children(shape))),
             _word(access, ViewAccess),
             _word(bounds[0], BoundsPolicy) if bounds else BoundsPolicy.checked,
         )
@@ -192,15 +206,15 @@ class _Builder:
             nest, axes, words, body = _children(tree)
             (binding,) = _words(words, Binding.auto)
             location = self._location(tree)
-            return Parallel(int(nest[1:]), _axes(axes), self._body(body), binding, location)
+            return Parallel(int(nest[1:]), self._axes(axes), self._body(body), binding, location)
         if tree.data == "group":
             axes, body = _children(tree)
-            return Group(_axes(axes), self._body(body), self._location(tree))
+            return Group(self._axes(axes), self._body(body), self._location(tree))
         if tree.data == "pipeline":
             return self._pipeline(tree)
         if tree.data == "memory":
             memory, dtype, axes, scope = _children(tree)
-            type_ = _tile_type(memory, _dtype(dtype), _axes(axes))
+            type_ = _tile_type(memory, _dtype(dtype), self._axes(axes))
             number = int(memory[1:])
             return Memory(number, type_, _word(scope, MemoryScope), self._location(tree))
         if tree.data == "write":
@@ -208,12 +222,12 @@ class _Builder:
             return Write(int(memory[1:]), self._operand(operand), self._location(tree))
         if tree.data == "store":
             access, operand, words = _children(tree)
-            view, origin, dimensions = _access(access)
+            view, origin, dimensions = self._access(access)
             (bounds,) = _words(words, BoundsPolicy.checked)
             value = self._operand(operand)
             return Store(view, origin, dimensions, value, bounds, self._location(tree))
         number, dtype, axes, expression = _children(tree)
-        result = Value(int(number[1:]), _tile_type(number, _dtype(dtype), _axes(axes)))
+        result = Value(int(number[1:]), _tile_type(number, _dtype(dtype), self._axes(axes)))
         statement = self._definition(result, expression, self._location(tree))
         self._values[result.number] = result
         return statement
@@ -227,7 +241,7 @@ class _Builder:
         following = tuple(self._operand(child) for child in _children(step))
         return Pipeline(
             int(nest[1:]),
-            _axis(axis),
+            self._axis(axis),
             state,
             initial,
             inner,
@@ -239,19 +253,19 @@ class _Builder:
 
     def _typed(self, tree: Node) -> Value:
         number, dtype, axes = _children(tree)
-        value = Value(int(number[1:]), _tile_type(number, _dtype(dtype), _axes(axes)))
+        value = Value(int(number[1:]), _tile_type(number, _dtype(dtype), self._axes(axes)))
         self._values[value.number] = value
         return value
 
     def _definition(self, result: Value, tree: Node, location: SourceLocation | None) -> Statement:
         children = _children(tree)
         if tree.data == "load":
-            view, origin, dimensions = _access(children[0])
+            view, origin, dimensions = self._access(children[0])
             (bounds,) = _words(children[1], BoundsPolicy.checked)
             return Load(result, view, origin, dimensions, bounds, location)
         if tree.data == "coordinate":
             dimension, offset = children
-            return Coordinate(result, _dimension(dimension), _index(offset), location)
+            return Coordinate(result, self._dimension(dimension), self._index(offset), location)
         if tree.data == "reduce":
             combiner, number, axis, words = children
             source = self._value(number)
@@ -288,6 +302,49 @@ class _Builder:
             raise _error(token, f"{token} is not defined above")
         return value
 
+    def _extent(self, token: Token) -> Extent:
+        if token.type == "INT":
+            return int(token)
+        found = self._dimensions.get(str(token))
+        if found is None:
+            raise _error(token, f"the dynamic extent {str(token)!r} has no range")
+        return found
+
+    def _axis(self, tree: Node) -> Axis:
+        name, extent = _children(tree)
+        try:
+            return Axis(str(name), self._extent(extent))
+        except CaptureError as error:
+            raise _error(name, str(error)) from None
+
+    def _axes(self, tree: Node) -> tuple[Axis, ...]:
+        return tuple(self._axis(child) for child in _children(tree))
+
+    def _dimension(self, tree: Node) -> Axis | None:
+        (child,) = _children(tree)
+        return self._axis(child) if hasattr(child, "data") else None
+
+    def _access(self, tree: Node) -> tuple[str, tuple[Index, ...], tuple[Axis | None, ...]]:
+        view, indices, dimensions = _children(tree)
+        return (
+            str(view),
+            tuple(self._index(child) for child in _children(indices)),
+            tuple(self._dimension(child) for child in _children(dimensions)),
+        )
+
+    def _index(self, tree: Node) -> Index:
+        children = _children(tree)
+        if tree.data == "binary":
+            return IndexBinary(str(children[1]), self._index(children[0]), self._index(children[2]))
+        if tree.data == "program_coordinate":
+            nest, dimension = children[0][1:].split(".")
+            return ProgramCoordinate(int(nest), int(dimension))
+        if tree.data == "extent_of":
+            found = self._extent(children[0])
+            assert isinstance(found, Dimension)
+            return found
+        return IndexConstant(int(children[0]))
+
     def _location(self, tree: Node) -> SourceLocation | None:
         return None if self._file is None else SourceLocation(self._file, tree.meta.line)
 
@@ -299,6 +356,15 @@ def _children(tree: Node) -> list[Node]:
 
 def _error(token: Token, message: str) -> ParseError:
     return ParseError(f"line {token.line}, column {token.column}: {message}")
+
+
+def _dimension_range(tree: Node) -> tuple[str, Dimension]:
+    name, span = _children(tree)
+    low, high = map(int, span.split(".."))
+    try:
+        return str(name), Dimension(str(name), low, high)
+    except CaptureError as error:
+        raise _error(name, str(error)) from None
 
 
 def _identifier(token: Token) -> str:
@@ -337,18 +403,6 @@ def _words(tree: Node, *defaults: Any) -> list[Any]:
     return found
 
 
-def _axis(tree: Node) -> Axis:
-    name, extent = _children(tree)
-    try:
-        return Axis(str(name), int(extent))
-    except CaptureError as error:
-        raise _error(name, str(error)) from None
-
-
-def _axes(tree: Node) -> tuple[Axis, ...]:
-    return tuple(_axis(child) for child in _children(tree))
-
-
 def _tile_type(token: Token, dtype: DType, axes: tuple[Axis, ...]) -> TileType:
     try:
         return TileType(dtype, axes)
@@ -361,30 +415,6 @@ def _axis_of(source: Value, token: Token) -> Axis:
     if axis is None:
         raise _error(token, f"{source} has no axis {str(token)!r}; its type is {source.type}")
     return axis
-
-
-def _dimension(tree: Node) -> Axis | None:
-    (child,) = _children(tree)
-    return _axis(child) if hasattr(child, "data") else None
-
-
-def _access(tree: Node) -> tuple[str, tuple[Index, ...], tuple[Axis | None, ...]]:
-    view, indices, dimensions = _children(tree)
-    return (
-        str(view),
-        tuple(_index(child) for child in _children(indices)),
-        tuple(_dimension(child) for child in _children(dimensions)),
-    )
-
-
-def _index(tree: Node) -> Index:
-    children = _children(tree)
-    if tree.data == "binary":
-        return IndexBinary(str(children[1]), _index(children[0]), _index(children[2]))
-    if tree.data == "program_coordinate":
-        nest, dimension = children[0][1:].split(".")
-        return ProgramCoordinate(int(nest), int(dimension))
-    return IndexConstant(int(children[0]))
 
 
 def _literal(token: Token) -> bool | int | float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tvm_tilex.ir.dimensions import dimensions_of
 from tvm_tilex.ir.index import Index, IndexBinary
 from tvm_tilex.ir.ops import NanPolicy, ReductionPolicy
 from tvm_tilex.ir.program import (
@@ -44,7 +45,9 @@ __all__ = ["format_program", "format_statement"]
 def format_program(program: Program) -> str:
     """Text of a whole program, ending with a newline."""
     views = ", ".join(map(_view, program.views))
-    lines = [f"kernel {program.name}({views}) {{"]
+    ranges = ", ".join(f"{d.name}: {d.range}" for d in dimensions_of(program.views))
+    dynamic = f" dynamic ({ranges})" if ranges else ""
+    lines = [f"kernel {program.name}({views}){dynamic} {{"]
     lines.extend(_body(program.body, "  "))
     lines.append("}")
     return "\n".join(lines) + "\n"

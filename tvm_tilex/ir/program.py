@@ -11,7 +11,7 @@ import enum
 import math
 from dataclasses import dataclass, field
 
-from tvm_tilex.ir.index import Index
+from tvm_tilex.ir.index import Extent, Index
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
 from tvm_tilex.ir.types import DTYPES, Axis, BoundsPolicy, DType, TileType
 from tvm_tilex.support.srcloc import SourceLocation
@@ -76,11 +76,11 @@ class MemoryScope(enum.Enum):
 
 @dataclass(frozen=True)
 class View:
-    """A kernel parameter: a dense row-major tensor of a fixed shape."""
+    """A kernel parameter: a dense row-major tensor; a dynamic extent is known at launch."""
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     access: ViewAccess = ViewAccess.read
     bounds: BoundsPolicy = BoundsPolicy.checked
 

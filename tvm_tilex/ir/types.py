@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from tvm_tilex.errors import DTypeError, ShapeError
+from tvm_tilex.ir.index import Dimension, Extent, most
 
 __all__ = ["DTYPES", "Axis", "BoundsPolicy", "DType", "TileType", "dtype_of"]
 
@@ -76,12 +77,12 @@ class Axis:
     """A named extent. Tiles broadcast by the axis' name, never by its position."""
 
     name: str
-    extent: int
+    extent: Extent
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise ShapeError(f"axis name {self.name!r} is not an identifier")
-        if self.extent < 0:
+        if not isinstance(self.extent, Dimension) and self.extent < 0:
             raise ShapeError(f"axis {self.name!r} has the negative extent {self.extent}")
 
     def __str__(self) -> str:
@@ -104,14 +105,14 @@ class TileType:
         return f"{self.dtype}[{', '.join(map(str, self.axes))}]"
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Extent, ...]:
         """Extents in axis order."""
         return tuple(axis.extent for axis in self.axes)
 
     @property
     def elements(self) -> int:
-        """Number of elements of the tile."""
-        return math.prod(self.shape)
+        """Number of elements of the tile; the most where an extent is dynamic."""
+        return math.prod(map(most, self.shape))
 
     def axis(self, name: str) -> Axis | None:
         """Return the axis of that name, or None."""

@@ -6,7 +6,8 @@ The rules, by the name an error ends with:
 ``view``        a view has at least one dimension, no negative extent and a known element type
 ``nest``        nest numbers are unique and not negative; a nest's axes have different names
 ``axis``        one axis name has one extent over the whole program
-``extent``      a tile axis has a positive extent (a parallel axis may be empty)
+``extent``      a tile axis has a positive extent, a dynamic one also a bound (a parallel axis may
+                be empty); a dynamic extent is one of a view's and has one range
 ``ssa``         a value is defined once, used after its definition, inside the definition's nest,
                 and with the type of its definition
 ``type``        a result has the type that :mod:`tvm_tilex.ir.infer` gives
@@ -31,7 +32,18 @@ from __future__ import annotations
 from typing import NoReturn
 
 from tvm_tilex.errors import CaptureError, VerifyError
-from tvm_tilex.ir.index import INDEX_OPERATORS, Index, IndexBinary, IndexConstant, index_bounds
+from tvm_tilex.ir.bounds import index_bounds, proved_below, proved_from_zero
+from tvm_tilex.ir.dimensions import dimensions_of
+from tvm_tilex.ir.index import (
+    INDEX_OPERATORS,
+    Dimension,
+    Extent,
+    Index,
+    IndexBinary,
+    IndexConstant,
+    ProgramCoordinate,
+    most,
+)
 from tvm_tilex.ir.infer import (
     access_axes,
     dot_type,
@@ -123,10 +135,12 @@ class _Verifier:
                 self._fail("name", f"view name {view.name!r} is not an identifier")
             if view.name in self._views:
                 self._fail("name", f"two views are named {view.name!r}")
-            if not view.shape or min(view.shape) < 0:
+            if not view.shape or min(map(most, view.shape)) < 0:
                 self._fail("view", f"view {view.name!r} has the shape {view.shape}")
             self._dtype(view.dtype, "view")
             self._views[view.name] = view
+            for extent in view.shape:
+                self._extent(extent)
 
     def _body(self, body: tuple[Statement, ...]) -> None:
         for statement in body:
@@ -370,17 +384,19 @@ class _Verifier:
         if 0 in extents.values():
             return
         for number, extent in enumerate(view.shape):
-            low, high = index_bounds(statement.origin[number], extents)
-            axis = statement.dimensions[number]
-            high += 0 if axis is None else axis.extent - 1
-            if low < 0 or high >= extent:
+            index, axis = statement.origin[number], statement.dimensions[number]
+            length = 1 if axis is None else axis.extent
+            below = proved_below(index, length, extent, extents)
+            if not below or not proved_from_zero(index, extents):
+                low, high = index_bounds(index, extents)
+                high += most(length) - 1
                 self._fail(
                     "bounds",
                     f"dimension {number} of {view.name!r} (extent {extent}) is accessed "
                     f"at {low}..{high}",
                 )
 
-    def _extents(self) -> dict[tuple[int, int], int]:
+    def _extents(self) -> dict[tuple[int, int], Extent]:
         return {
             (nest.nest, dimension): axis.extent
             for nest in self._enclosing
@@ -392,7 +408,9 @@ class _Verifier:
         for part in subexpressions(index):
             if isinstance(part, IndexBinary):
                 self._index_operator(part)
-            elif not isinstance(part, IndexConstant) and (part.nest, part.dimension) not in extents:
+            elif isinstance(part, Dimension):
+                self._extent(part, "index")
+            elif isinstance(part, ProgramCoordinate) and _place(part) not in extents:
                 self._fail("index", f"{part} is no coordinate of an enclosing nest")
             low, high = index_bounds(part, extents)
             if low < _INT64_MIN or high > _INT64_MAX:
@@ -410,8 +428,23 @@ class _Verifier:
         if known != axis:
             extents = f"{known.extent} and {axis.extent}"
             self._fail("axis", f"axis {axis.name!r} has the extents {extents}")
-        if tile and axis.extent == 0:
-            self._fail("extent", f"the tile axis {axis.name!r} is empty")
+        extent = axis.extent
+        if not isinstance(extent, Dimension):
+            if tile and extent == 0:
+                self._fail("extent", f"the tile axis {axis.name!r} is empty")
+            return
+        self._extent(extent)
+        if tile and not (extent.minimum > 0 and extent.bounded):
+            self._fail("extent", f"the tile axis {axis.name!r} has the extent {extent.range}")
+
+    def _extent(self, extent: Extent, rule: str = "axis") -> None:
+        """A dynamic extent is that of a view, with one range."""
+        if not isinstance(extent, Dimension):
+            return
+        known = {d.name: d for d in dimensions_of(self._program.views)}
+        if known.get(extent.name) != extent:
+            found = known[extent.name].range if extent.name in known else "none of a view's"
+            self._fail(rule, f"the dynamic extent {extent.name} is {extent.range} and {found}")
 
     def _dtype(self, dtype: DType, rule: str) -> None:
         if DTYPES.get(dtype.name) != dtype:
@@ -421,6 +454,10 @@ class _Verifier:
         self._dtype(dtype, "constant")
         if not _literal_fits(value, dtype):
             self._fail("constant", f"{value!r} is no {dtype} literal")
+
+
+def _place(coordinate: ProgramCoordinate) -> tuple[int, int]:
+    return coordinate.nest, coordinate.dimension
 
 
 def nest_axes(nest: Parallel | Pipeline) -> tuple[Axis, ...]:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, SupportsIndex
 
 from tvm_tilex.errors import CaptureError, ShapeError
-from tvm_tilex.ir.index import Index, IndexBinary, IndexConstant, ProgramCoordinate
+from tvm_tilex.ir.index import (
+    Dimension,
+    Extent,
+    Index,
+    IndexValue,
+    ProgramCoordinate,
+    as_index,
+)
 from tvm_tilex.ir.program import Binding
 from tvm_tilex.ir.types import Axis
 from tvm_tilex.lang.capture import OpenNest, current_capture, running_capture
 from tvm_tilex.support.srcloc import caller_location
 
-__all__ = ["Coord", "IndexValue", "Nest", "Shape", "axis", "coord", "parallel", "shape"]
+__all__ = ["Coord", "Nest", "Shape", "axis", "coord", "parallel", "shape"]
 
 
 def axis(name: str, extent: SupportsIndex) -> Axis:
-    """Name an extent. Inside a kernel one name always means one extent.
+    """Name an extent: an integer or ``view.extent(...)``. One name always means one extent.
 
     Raises
     ------
@@ -28,15 +35,24 @@ def axis(name: str, extent: SupportsIndex) -> Axis:
     if not isinstance(name, str):
         raise ShapeError(f"axis name {name!r} is not text", location=caller_location())
     try:
-        made = Axis(name, operator.index(extent))
+        made = Axis(name, _extent(extent))
     except TypeError:
         raise ShapeError(
-            f"axis {name!r}: the extent is {extent!r}, not an integer", location=caller_location()
+            f"axis {name!r}: the extent is {extent!r}, not an integer or view.extent(...)",
+            location=caller_location(),
         ) from None
     except ShapeError as error:
         raise ShapeError(str(error), location=caller_location()) from None
     capture = running_capture()
     return capture.know(made) if capture is not None else made
+
+
+def _extent(extent: Any) -> Extent:
+    if isinstance(extent, Dimension):
+        return extent
+    if isinstance(extent, IndexValue):
+        raise TypeError("an expression is no extent")
+    return operator.index(extent)
 
 
 @dataclass(frozen=True)
@@ -73,97 +89,6 @@ def shape(*entries: Axis | int) -> Shape:
         if isinstance(entry, Axis) and capture is not None:
             capture.know(entry)
     return Shape(tuple(entry if isinstance(entry, Axis) else None for entry in entries))
-
-
-@dataclass(frozen=True, eq=False)
-class IndexValue:
-    """A symbolic integer over program coordinates; supports + - * // % with integers."""
-
-    index: Index
-
-    def _binary(self, op: str, other: Any, *, swap: bool = False) -> IndexValue:
-        wrapped = as_index(other, f"index {op}")
-        lhs, rhs = (wrapped, self.index) if swap else (self.index, wrapped)
-        divisor = rhs.value if isinstance(rhs, IndexConstant) else 0
-        if op in ("//", "%") and divisor <= 0:
-            raise CaptureError(
-                f"index {op}: the divisor must be a positive constant", location=caller_location()
-            )
-        if isinstance(lhs, IndexConstant) and isinstance(rhs, IndexConstant):
-            from tvm_tilex.ir.index import INDEX_OPERATORS
-
-            return IndexValue(IndexConstant(INDEX_OPERATORS[op](lhs.value, rhs.value)))
-        return IndexValue(IndexBinary(op, lhs, rhs))
-
-    def __add__(self, other: Any) -> IndexValue:
-        return self._binary("+", other)
-
-    def __radd__(self, other: Any) -> IndexValue:
-        return self._binary("+", other, swap=True)
-
-    def __sub__(self, other: Any) -> IndexValue:
-        return self._binary("-", other)
-
-    def __rsub__(self, other: Any) -> IndexValue:
-        return self._binary("-", other, swap=True)
-
-    def __mul__(self, other: Any) -> IndexValue:
-        return self._binary("*", other)
-
-    def __rmul__(self, other: Any) -> IndexValue:
-        return self._binary("*", other, swap=True)
-
-    def __floordiv__(self, other: Any) -> IndexValue:
-        return self._binary("//", other)
-
-    def __rfloordiv__(self, other: Any) -> IndexValue:
-        return self._binary("//", other, swap=True)
-
-    def __mod__(self, other: Any) -> IndexValue:
-        return self._binary("%", other)
-
-    def __rmod__(self, other: Any) -> IndexValue:
-        return self._binary("%", other, swap=True)
-
-    def __neg__(self) -> IndexValue:
-        return self._binary("-", 0, swap=True)
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        raise CaptureError(
-            "a program index has no value while the kernel is captured: no if, while, comparison "
-            "or range over it; use tx.coordinate(...) and tx.where",
-            location=caller_location(),
-        )
-
-    __bool__ = _refuse
-    __index__ = _refuse
-    __int__ = _refuse
-    __eq__ = _refuse
-    __ne__ = _refuse
-    __lt__ = _refuse
-    __le__ = _refuse
-    __gt__ = _refuse
-    __ge__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
-
-
-def as_index(value: Any, what: str) -> Index:
-    """Return ``value`` as an index expression.
-
-    Raises
-    ------
-    CaptureError
-        If it is neither an integer nor a program index.
-    """
-    if isinstance(value, IndexValue):
-        return value.index
-    try:
-        return IndexConstant(operator.index(value))
-    except TypeError:
-        raise CaptureError(
-            f"{what} takes integers and nest.index(), not {type(value).__name__}",
-            location=caller_location(),
-        ) from None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tvm_tilex.errors import CaptureError, ShapeError
-from tvm_tilex.ir.index import Index, IndexBinary, ProgramCoordinate, index_bounds
+from tvm_tilex.ir.bounds import index_bounds
+from tvm_tilex.ir.dimensions import dimensions_of, fixed_index
+from tvm_tilex.ir.index import Extent, Index, IndexBinary, ProgramCoordinate
 from tvm_tilex.ir.program import Binding, Parallel, Statement, Value, View, ViewAccess
 from tvm_tilex.ir.types import Axis, TileType
 from tvm_tilex.support.srcloc import SourceLocation, caller_location
@@ -38,6 +40,38 @@ class OpenNest:
         return Parallel(self.number, self.axes, tuple(self.body), self.binding, self.location)
 
 
+@dataclass(frozen=True)
+class StoredRegion:
+    """Where one store writes, and the extents of the nests around it."""
+
+    origin: tuple[Index, ...]
+    entries: tuple[Axis | None, ...]
+    extents: dict[tuple[int, int], Extent]
+
+    def spans(self, values: dict[str, int]) -> list[tuple[float, float]]:
+        """First and last index by dimension, over all programs, for values of the dimensions."""
+        known = {where: _at(extent, values) for where, extent in self.extents.items()}
+        if 0 in known.values():
+            return [(math.inf, -math.inf)] * len(self.origin)  # no program runs
+        found: list[tuple[float, float]] = []
+        for index, axis in zip(self.origin, self.entries, strict=True):
+            low, high = index_bounds(fixed_index(index, values), known)
+            found.append((low, high + (_at(axis.extent, values) if axis else 1) - 1))
+        return found
+
+
+def _at(extent: Extent, values: dict[str, int]) -> int:
+    return extent if isinstance(extent, int) else values[extent.name]
+
+
+def _ends(views: tuple[View, ...]) -> list[dict[str, int]]:
+    """The smallest and the largest values of the dimensions, as far as programs run."""
+    known = dimensions_of(views)
+    if not known:
+        return [{}]
+    return [{d.name: max(1, d.minimum) for d in known}, {d.name: d.maximum for d in known}]
+
+
 @dataclass
 class Capture:
     """Everything one run of a kernel's Python body has said so far."""
@@ -50,7 +84,7 @@ class Capture:
     values: int = 0
     nests: int = 0
     memories: int = 0
-    stored: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    stored: dict[str, list[StoredRegion]] = field(default_factory=dict)
     abandoned: SourceLocation | None = None
 
     def emit(self, statement: Statement) -> None:
@@ -127,7 +161,7 @@ class Capture:
                 location=caller_location(),
             )
 
-    def extents(self) -> dict[tuple[int, int], int]:
+    def extents(self) -> dict[tuple[int, int], Extent]:
         """Extent of every (nest, dimension) that is open."""
         return {
             (nest.number, dimension): axis.extent
@@ -139,36 +173,38 @@ class Capture:
     def note_store(
         self, view: View, origin: tuple[Index, ...], entries: tuple[Axis | None, ...]
     ) -> None:
-        """Widen what is known to be stored of ``view`` by one region, over all programs."""
-        known = self.extents()
-        spans = self.stored.setdefault(view.name, [(math.inf, -math.inf)] * len(origin))
-        if 0 in known.values():
-            return  # no program runs
-        for dimension, (index, axis) in enumerate(zip(origin, entries, strict=True)):
-            low, high = index_bounds(index, known)
-            high += (axis.extent if axis else 1) - 1
-            before = spans[dimension]
-            spans[dimension] = (min(before[0], low), max(before[1], high))
+        """Remember that a region of ``view`` is stored, by every program."""
+        region = StoredRegion(origin, entries, self.extents())
+        self.stored.setdefault(view.name, []).append(region)
 
     def require_outputs_written(self) -> None:
         """Refuse an ``out`` view of which some rows or columns are certainly never stored.
 
         An ``out`` view is written whole; a kernel that keeps a part says ``inout``. The spans are
-        over-approximations, so no kernel that does write the whole view is refused.
+        over-approximations, so no kernel that does write the whole view is refused. Dynamic
+        dimensions are judged at both ends of their ranges.
         """
         for view in self.views:
-            if view.access is not ViewAccess.write or 0 in view.shape:
+            if view.access is ViewAccess.write:
+                for values in _ends(self.views):
+                    self._require_written(view, values)
+
+    def _require_written(self, view: View, values: dict[str, int]) -> None:
+        shape = tuple(_at(extent, values) for extent in view.shape)
+        if 0 in shape:
+            return
+        regions = [region.spans(values) for region in self.stored.get(view.name, [])]
+        for dimension, extent in enumerate(shape):
+            low = min((spans[dimension][0] for spans in regions), default=math.inf)
+            high = max((spans[dimension][1] for spans in regions), default=-math.inf)
+            if low <= 0 and high >= extent - 1:
                 continue
-            spans = self.stored.get(view.name, [(math.inf, -math.inf)] * len(view.shape))
-            for dimension, ((low, high), extent) in enumerate(zip(spans, view.shape, strict=True)):
-                if low <= 0 and high >= extent - 1:
-                    continue
-                span = f"only {low} to {high}" if low <= high else "nothing"
-                raise ShapeError(
-                    f"{self.kernel}: 'out' view {view.name!r} {view.shape}: {span} of dimension "
-                    f"{dimension} is stored; it is written whole, or annotated 'inout'",
-                    location=caller_location(),
-                )
+            span = f"only {low} to {high}" if low <= high else "nothing"
+            raise ShapeError(
+                f"{self.kernel}: 'out' view {view.name!r} {shape}: {span} of dimension "
+                f"{dimension} is stored; it is written whole, or annotated 'inout'",
+                location=caller_location(),
+            )
 
     def check_in_scope(self, index: Index, what: str) -> None:
         """Refuse a coordinate of a nest that is not open."""

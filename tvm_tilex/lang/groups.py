@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
-from tvm_tilex.ir.index import Index, ProgramCoordinate
+from tvm_tilex.ir.index import Index, IndexValue, ProgramCoordinate, as_index
 from tvm_tilex.ir.infer import dot_type, operand_axes
 from tvm_tilex.ir.program import (
     Dot,
@@ -21,7 +21,7 @@ from tvm_tilex.ir.program import (
     Write,
 )
 from tvm_tilex.ir.types import Axis, DType, TileType, dtype_of
-from tvm_tilex.lang.axes import IndexValue, Shape, as_index, shape
+from tvm_tilex.lang.axes import Shape, shape
 from tvm_tilex.lang.capture import OpenNest, current_capture
 from tvm_tilex.lang.tile import Tile, as_operand, literal
 from tvm_tilex.support.srcloc import caller_location

@@ -6,10 +6,11 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_tilex.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from tvm_tilex.ir.index import MAX_EXTENT, Dimension, Extent, most
 from tvm_tilex.ir.program import Group, Parallel, Pipeline, Program, Statement, Store, View
 from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.lang.capture import Capture, capturing
@@ -17,7 +18,7 @@ from tvm_tilex.lang.environment import Environment, environment
 from tvm_tilex.lang.tensor import CapturedView, ViewSpec
 from tvm_tilex.support.srcloc import SourceLocation, caller_location
 
-__all__ = ["TensorSpec", "TileKernel", "spec", "tile_kernel"]
+__all__ = ["TensorSpec", "TileKernel", "dynamic", "spec", "tile_kernel"]
 
 _STATIC_TYPES = (bool, int, float, str, tuple, type(None), DType)
 
@@ -26,12 +27,47 @@ _STATIC_TYPES = (bool, int, float, str, tuple, type(None), DType)
 class TensorSpec:
     """Shape and element type of an argument; ``dtype`` None takes the annotation's first."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     dtype: DType | None = None
 
 
-def spec(shape: Sequence[int], dtype: str | DType | None = None) -> TensorSpec:
+def dynamic(name: str, *, max: int | None = None, min: int | None = None) -> Dimension:
+    """A dimension of a spec that is known only when the kernel is launched.
+
+    Equal names mean equal extents over all arguments.
+
+    Parameters
+    ----------
+    name
+        An identifier. In a shape the text alone stands for ``dynamic(name)``.
+    max
+        Largest extent; needed where tiles run along the dimension, since it bounds their storage.
+        Without it the dimension counts programs: 0 to 2**31 - 1.
+    min
+        Smallest extent; by default 1 where ``max`` is given, else 0.
+
+    Raises
+    ------
+    ShapeError
+        If the name is no identifier or the range is empty.
+    """
+    where = caller_location()
+    least = min if min is not None else int(max is not None)
+    try:
+        return Dimension(name, least, MAX_EXTENT if max is None else operator.index(max))
+    except ShapeError as error:
+        raise ShapeError(str(error), location=where) from None
+    except (TypeError, AttributeError):
+        raise ShapeError(
+            f"dynamic: {name!r}, max={max!r}, min={min!r} are not a name and integers",
+            location=where,
+        ) from None
+
+
+def spec(shape: Sequence[int | str | Dimension], dtype: str | DType | None = None) -> TensorSpec:
     """Describe an argument by shape and element type, without data.
+
+    An extent is an integer, or a dynamic dimension (:func:`dynamic`, or its name as text).
 
     Raises
     ------
@@ -40,15 +76,23 @@ def spec(shape: Sequence[int], dtype: str | DType | None = None) -> TensorSpec:
     """
     where = caller_location()
     try:
-        extents = tuple(map(operator.index, shape))
+        extents = tuple(map(_spec_extent, shape))
     except TypeError:
         raise ShapeError(f"spec: {shape!r} is not a tuple of integers", location=where) from None
-    if any(extent < 0 for extent in extents):
+    except ShapeError as error:
+        raise ShapeError(f"spec: {error}", location=where) from None
+    if any(isinstance(extent, int) and extent < 0 for extent in extents):
         raise ShapeError(f"spec: {extents} has a negative extent", location=where)
     try:
         return TensorSpec(extents, None if dtype is None else dtype_of(dtype))
     except DTypeError as error:
         raise DTypeError(str(error), location=where) from None
+
+
+def _spec_extent(extent: Any) -> Extent:
+    if isinstance(extent, Dimension):
+        return extent
+    return Dimension(extent) if isinstance(extent, str) else operator.index(extent)
 
 
 class TileKernel:
@@ -181,13 +225,33 @@ class TileKernel:
                 f"({', '.join(self.parameters)}), not {len(specs)}",
                 location=caller_location(),
             )
-        pairs = zip(self.parameters.items(), specs, strict=True)
+        pairs = zip(self.parameters.items(), self._one_range_a_name(specs), strict=True)
         views = tuple(self._view(name, annotation, given) for (name, annotation), given in pairs)
         self._require_equal_extents(views)
         return views
 
+    def _one_range_a_name(self, specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+        """Give a dimension that is named only, without a range, the range stated elsewhere."""
+        stated: dict[str, Dimension] = {}
+        for given in specs:
+            for extent in given.shape:
+                if not isinstance(extent, Dimension) or extent == Dimension(extent.name):
+                    continue
+                known = stated.setdefault(extent.name, extent)
+                if known != extent:
+                    raise ShapeError(
+                        f"{self.name}: the dynamic extent {extent.name} is {known.range} and "
+                        f"{extent.range}",
+                        location=caller_location(),
+                    )
+
+        def ranged(extent: Extent) -> Extent:
+            return stated.get(extent.name, extent) if isinstance(extent, Dimension) else extent
+
+        return [replace(given, shape=tuple(map(ranged, given.shape))) for given in specs]
+
     def _require_equal_extents(self, views: tuple[View, ...]) -> None:
-        known: dict[str, tuple[View, int]] = {}
+        known: dict[str, tuple[View, Extent]] = {}
         for view in views:
             for dimension, name in enumerate(self.parameters[view.name].dimensions or ()):
                 first, extent = known.setdefault(name, (view, view.shape[dimension]))
@@ -205,7 +269,7 @@ class TileKernel:
                 f"its annotation says {annotation.rank}",
                 location=caller_location(),
             )
-        if any(extent < 0 for extent in given.shape):
+        if any(most(extent) < 0 for extent in given.shape):
             raise ShapeError(
                 f"{self.name}: {name!r} has a negative extent {given.shape}",
                 location=caller_location(),

@@ -6,10 +6,10 @@ import builtins
 from typing import Any
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
+from tvm_tilex.ir.index import Dimension, IndexValue, as_index
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
 from tvm_tilex.ir.program import Coordinate, Gather, Reduce, Repartition
 from tvm_tilex.ir.types import DTYPES, Axis, DType, TileType, dtype_of
-from tvm_tilex.lang.axes import IndexValue, as_index
 from tvm_tilex.lang.capture import current_capture
 from tvm_tilex.lang.tile import Tile, elementwise, literal
 from tvm_tilex.support.srcloc import caller_location
@@ -294,8 +294,8 @@ def repartition(tile: Tile) -> Tile:
     return Tile(result, capture.innermost())
 
 
-def coordinate(along: Axis | IndexValue | int, dtype: str | DType = "int32") -> Tile:
-    """Return the positions 0, 1, ... along an axis, or a program index, as an integer tile."""
+def coordinate(along: Axis | IndexValue | Dimension | int, dtype: str | DType = "int32") -> Tile:
+    """Return positions 0, 1, ... along an axis, or an index or extent, as an integer tile."""
     capture = current_capture("coordinate")
     where = caller_location()
     try:

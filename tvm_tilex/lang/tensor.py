@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
-from tvm_tilex.ir.index import index_bounds
+from tvm_tilex.ir.bounds import index_bounds, proved_below, proved_from_zero
+from tvm_tilex.ir.index import Dimension, Extent, most
 from tvm_tilex.ir.program import Load, Operand, Store, View, ViewAccess
-from tvm_tilex.ir.types import DTYPES, BoundsPolicy, DType, TileType, dtype_of
+from tvm_tilex.ir.types import DTYPES, Axis, BoundsPolicy, DType, TileType, dtype_of
 from tvm_tilex.lang.axes import Coord, Shape
 from tvm_tilex.lang.capture import current_capture
 from tvm_tilex.lang.tile import Tile, as_operand
@@ -118,8 +119,8 @@ class CapturedView:
         """Number of dimensions."""
         return len(self.view.shape)
 
-    def extent(self, dimension: int) -> int:
-        """Extent of one dimension."""
+    def extent(self, dimension: int) -> Extent:
+        """Extent of one dimension; a symbolic one where it is dynamic."""
         if not isinstance(dimension, int) or not 0 <= dimension < self.rank:
             raise ShapeError(
                 f"{self.view.name}.extent({dimension!r}): the view has dimensions 0 to "
@@ -172,6 +173,8 @@ def _checked_region(view: View, origin: Any, extents: Any) -> tuple[Coord, Shape
                 f"{view.name}: axis {axis.name!r} has extent 0; only a parallel axis may be empty",
                 location=where,
             )
+        if isinstance(axis.extent, Dimension):
+            _require_width(view, axis, axis.extent)
     for index in origin.indices:
         capture.check_in_scope(index, view.name)
     if view.bounds is BoundsPolicy.checked:
@@ -179,14 +182,28 @@ def _checked_region(view: View, origin: Any, extents: Any) -> tuple[Coord, Shape
     return origin, extents
 
 
+def _require_width(view: View, axis: Axis, extent: Dimension) -> None:
+    """A tile runs along a dynamic dimension only if its storage has a bound and an element."""
+    if extent.bounded and extent.minimum > 0:
+        return
+    raise ShapeError(
+        f"{view.name}: axis {axis.name!r} runs along the dynamic extent {extent.name} "
+        f"({extent.range}); a tile needs a stated bound and an element: "
+        f"tx.dynamic({extent.name!r}, max=...)",
+        location=caller_location(),
+    )
+
+
 def _prove_in_bounds(view: View, origin: Coord, extents: Shape) -> None:
     known = current_capture(view.name).extents()
     if 0 in known.values():
         return  # no program runs
     for dimension, (index, axis) in enumerate(zip(origin.indices, extents.entries, strict=True)):
-        low, high = index_bounds(index, known)
-        high += (axis.extent if axis else 1) - 1
-        if low < 0 or high >= view.shape[dimension]:
+        length = axis.extent if axis else 1
+        inside = proved_below(index, length, view.shape[dimension], known)
+        if not proved_from_zero(index, known) or not inside:
+            low, high = index_bounds(index, known)
+            high += most(length) - 1
             raise ShapeError(
                 f"{view.name}: dimension {dimension} is indexed from {low} to {high}, its extent "
                 f"is {view.shape[dimension]}; annotate the view 'zero', 'predicate' or 'assume'",

@@ -6,10 +6,11 @@ import math
 from typing import Any, NoReturn
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
+from tvm_tilex.ir.index import Dimension, Index, IndexValue, as_index
 from tvm_tilex.ir.ops import ElementOp, OpClass, result_dtype
-from tvm_tilex.ir.program import Constant, Elementwise, Operand, Value
-from tvm_tilex.ir.types import Axis, DType, TileType
-from tvm_tilex.lang.capture import OpenNest, current_capture
+from tvm_tilex.ir.program import Constant, Coordinate, Elementwise, Operand, Value
+from tvm_tilex.ir.types import DTYPES, Axis, DType, TileType
+from tvm_tilex.lang.capture import OpenNest, current_capture, nests_of
 from tvm_tilex.support.srcloc import caller_location
 
 __all__ = ["Tile", "broadcast_axes", "elementwise"]
@@ -19,6 +20,7 @@ class Tile:
     """A value over named axes inside a kernel. Broadcasting goes by axis name."""
 
     __slots__ = ("_nest", "value")
+    takes_extents = True  # a dynamic extent defers to our operators
     __array_ufunc__ = None  # NumPy scalars defer to our operators
     __hash__ = None  # type: ignore[assignment]
 
@@ -199,8 +201,6 @@ def _literal_dtype(op: ElementOp, operands: tuple[Any, ...]) -> DType:
     if tiles:
         return tiles[0].dtype
     # where(condition, 1.0, 0.0): literals alone decide.
-    from tvm_tilex.ir.types import DTYPES
-
     if all(isinstance(operand, bool) for operand in considered):
         return DTYPES["bool"]
     return DTYPES["float32" if any(isinstance(o, float) for o in considered) else "int32"]
@@ -210,7 +210,29 @@ def as_operand(operand: Any, dtype: DType, what: str) -> Operand:
     """Return ``operand`` as an SSA value, or as a literal of ``dtype``."""
     if isinstance(operand, Tile):
         return operand.require_in_scope(what)
+    if isinstance(operand, (Dimension, IndexValue)):
+        return _extent(as_index(operand, what), dtype, what)
     return literal(operand, dtype, what)
+
+
+def _extent(index: Index, dtype: DType, what: str) -> Value:
+    """An expression of dynamic extents as a tile of one element and of ``dtype``."""
+    where = caller_location()
+    if nests_of(index):
+        raise CaptureError(
+            f"{what}: a program index is neither a tile nor a number; use tx.coordinate(...)",
+            location=where,
+        )
+    if dtype.kind not in ("float", "int"):
+        raise DTypeError(f"{what}: a dynamic extent is not a {dtype} number", location=where)
+    capture = current_capture(what)
+    position = capture.new_value(TileType(DTYPES["int64"], ()))
+    capture.emit(Coordinate(position, None, index, location=where))
+    if dtype == DTYPES["int64"]:
+        return position
+    result = capture.new_value(TileType(dtype, ()))
+    capture.emit(Elementwise(result, ElementOp.cast, (position,), location=where))
+    return result
 
 
 def literal(value: Any, dtype: DType, what: str) -> Constant:
