@@ -146,4 +146,4 @@ def proved_below(index: Index, length: Extent, extent: Extent, extents: Extents)
         frozenset({length.name}) if isinstance(length, Dimension) else frozenset()
     )
     past = high.plus(Linear.of(length)).plus(Linear.of(extent), -1)
-    return past.greatest(positive) <= 0
+    return math.floor(past.greatest(positive)) <= 0  # an integer at most the bound

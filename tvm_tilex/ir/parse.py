@@ -247,7 +247,7 @@ class _Builder:
             inner,
             following,
             tuple(self._typed(child) for child in _children(results)),
-            next(map(_index, _children(stop)), None),
+            next(map(self._index, _children(stop)), None),
             self._location(tree),
         )
 
