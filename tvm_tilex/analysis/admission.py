@@ -109,6 +109,8 @@ def _structure(roots: list[Any]) -> RowProgram | Decline:
         return Decline("execution nesting", f"the function has {len(roots)} root loops")
     if attrs.annotation(roots[0], attrs.PARALLEL) is None:
         return Decline("execution nesting", "the root statement is not a marked parallel loop")
+    if attrs.annotation(roots[0], attrs.GROUP) is not None:
+        return Decline("execution nesting", "its programs are cooperative groups, not rows")
     return read_row_program(roots[0])
 
 

@@ -14,6 +14,7 @@ from tvm_tilex.ir import (
     Coordinate,
     DType,
     Elementwise,
+    Full,
     Gather,
     Load,
     Operand,
@@ -70,6 +71,8 @@ class BodyLowering:
             return self._gather(definition, at)
         if isinstance(definition, Repartition):
             return self.expression(definition.source, at)
+        if isinstance(definition, Full):
+            return constant(definition.value, definition.result.type.dtype)
         if isinstance(definition, Elementwise):
             operands = [self.expression(operand, at) for operand in definition.operands]
             dtypes = [
@@ -96,7 +99,7 @@ class BodyLowering:
         if isinstance(operand, Constant) or operand.number in seen:
             return []
         seen.add(operand.number)
-        definition = self.definitions[operand.number]
+        definition = self.definitions.get(operand.number)  # a pipeline's state has none
         if isinstance(definition, Load):
             return [definition] if definition.bounds is BoundsPolicy.predicate else []
         if isinstance(definition, Gather):

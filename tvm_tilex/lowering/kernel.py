@@ -8,6 +8,7 @@ from typing import Any
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.ir import (
     Binding,
+    Group,
     Parallel,
     Program,
     Reduce,
@@ -17,6 +18,7 @@ from tvm_tilex.ir import (
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering.access import IndexSpace
 from tvm_tilex.lowering.body import BodyLowering
+from tvm_tilex.lowering.groups import GroupLowering
 from tvm_tilex.lowering.reduce import lower_reduce
 from tvm_tilex.lowering.sharing import SharedTileMaterialization, shared_values
 from tvm_tilex.tirx import attrs, compat
@@ -103,6 +105,8 @@ def _root(body: BodyLowering, nest: Parallel) -> None:
     annotations: dict[str, Any] = {attrs.PARALLEL: nest.nest}
     if nest.binding is not Binding.auto:
         annotations[attrs.BINDING] = nest.binding.value
+    for group in (s for s in nest.body if isinstance(s, Group)):
+        annotations[attrs.GROUP] = math.prod(axis.extent for axis in group.axes)
     count = space.integer(math.prod(axis.extent for axis in nest.axes))
     with T.parallel(space.integer(0), count, annotations=annotations) as program:
         _run(body, nest, compat.name("program", program))
@@ -130,7 +134,10 @@ def _run(body: BodyLowering, nest: Parallel, program: Any) -> None:
         space.coordinates[nest.nest, dimension] = coordinate
         space.extents[nest.nest, dimension] = axis.extent
     for statement in nest.body:
-        _statement(body, statement)
+        if isinstance(statement, Group):
+            GroupLowering(body).lower(statement)
+        else:
+            _statement(body, statement)
 
 
 def _statement(body: BodyLowering, statement: Statement) -> None:

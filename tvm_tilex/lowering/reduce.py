@@ -26,7 +26,7 @@ from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx
 
-__all__ = ["lower_reduce"]
+__all__ = ["fold", "lower_reduce"]
 
 
 def lower_reduce(body: BodyLowering, reduce: Reduce) -> None:
@@ -45,7 +45,7 @@ def lower_reduce(body: BodyLowering, reduce: Reduce) -> None:
 
     if result.elements == 1:
         at = {axis.name: zero for axis in result.axes}
-        _fold(body, reduce, carry, at)
+        fold(body, reduce, carry, at)
         body.places[reduce.result.number] = lambda _: current()
         return
     storage = body.local(
@@ -55,12 +55,13 @@ def lower_reduce(body: BodyLowering, reduce: Reduce) -> None:
     )
     with contextlib.ExitStack() as stack:
         at = body.loops(result.axes, stack)
-        _fold(body, reduce, carry, at)
+        fold(body, reduce, carry, at)
         T.buffer_store(storage, current(), body.slots(result.axes, at))
     body.places[reduce.result.number] = lambda at: storage[tuple(body.slots(result.axes, at))]
 
 
-def _fold(body: BodyLowering, reduce: Reduce, carry: Any, at: Coordinates) -> None:
+def fold(body: BodyLowering, reduce: Reduce, carry: Any, at: Coordinates) -> None:
+    """Emit the loop that leaves the element ``at`` of the result in ``carry``."""
     state = state_dtype(reduce.source.type.dtype)
     operation = combine(reduce.combiner, reduce.nan, state)
     zero = body.space.integer(0)

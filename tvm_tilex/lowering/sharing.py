@@ -11,17 +11,21 @@ from collections import Counter
 
 from tvm_tilex.ir import (
     Coordinate,
+    Dot,
     Elementwise,
+    Full,
     Gather,
     Load,
-    Parallel,
+    Pipeline,
     Program,
+    Read,
     Reduce,
     Repartition,
     Statement,
     Store,
 )
-from tvm_tilex.ir.walk import values_used, walk
+from tvm_tilex.ir.walk import defined, is_definition, values_used, walk
+from tvm_tilex.lowering.group_storage import group_storage
 
 __all__ = ["SharedTileMaterialization", "shared_values"]
 
@@ -63,18 +67,27 @@ def shared_values(
     shared: set[int] = set()
     cost: dict[int, int] = {}  # operations repeated by one more use, without stored operands
     expensive: dict[int, bool] = {}
+    forced = group_storage(everything)
     for statement in everything:
-        if isinstance(statement, (Store, Parallel)):
+        for value in defined(statement):
+            cost[value.number], expensive[value.number] = 1, False
+        if isinstance(statement, Pipeline):
+            shared.update(value.number for value in defined(statement))
+        if not is_definition(statement):
             continue
         number = statement.result.number
         operands = [v.number for v in values_used(statement) if v.number not in shared]
         own = isinstance(statement, Elementwise) and statement.op.transcendental
         cost[number] = 1 + sum(cost[n] for n in operands)
         expensive[number] = own or any(expensive[n] for n in operands)
-        if isinstance(statement, Reduce):
+        if isinstance(statement, Reduce | Dot):
             cost[number], expensive[number] = 1, False
             continue
-        if isinstance(statement, Repartition):
+        if isinstance(statement, Full | Read) and number not in forced:
+            continue  # a number, or memory that holds it already
+        if number in forced:
+            shared.add(number)
+        elif isinstance(statement, Repartition):
             shared.add(number)  # its consumers read it under another distribution
         elif isinstance(statement, Load) and statement.view in written:
             shared.add(number)  # a later store must not change what was loaded
@@ -96,12 +109,15 @@ def shared_values(
 
 
 def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bool]]:
-    """Operand occurrences of each value, and whether a consumer ranges over more elements."""
+    """Operand occurrences of each value, and whether a consumer ranges over more elements.
+
+    What a pipeline carries is copied once an iteration, as is.
+    """
     uses: Counter[int] = Counter()
     wider: dict[int, bool] = {}
     for statement in everything:
-        if not isinstance(statement, (Store, Parallel)):
-            wider.setdefault(statement.result.number, False)
+        for value in defined(statement):
+            wider.setdefault(value.number, False)
         for operand in values_used(statement):
             uses[operand.number] += 1
             domain = operand.type.elements
@@ -109,7 +125,8 @@ def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bo
                 domain = statement.result.type.elements
             if isinstance(statement, Gather) and operand == statement.index:
                 domain = statement.result.type.elements
-            wider[operand.number] = wider[operand.number] or domain > operand.type.elements
+            known = wider.get(operand.number, False)
+            wider[operand.number] = known or domain > operand.type.elements
     for view in (s for s in everything if isinstance(s, Load)):
         wider[view.result.number] = False
     return uses, wider

@@ -12,6 +12,14 @@ Loops
     On the outermost loop of an independent element domain: how many perfectly nested loops it has.
 ``tilex.repartition``
     On the outermost loop of a domain that materializes a repartition: the TileIR value.
+``tilex.group``
+    On a root loop whose programs are cooperative groups: the elements of the group's domain.
+``tilex.pipeline``
+    On the serial loop of a pipeline: its nest number.
+``tilex.outputs``
+    On the outermost loop over the outputs of a reduction in a group: how many such loops.
+``tilex.dot``
+    On the outermost loop of a matrix product: how many perfectly nested loops it has.
 ``tilex.reduction`` / ``tilex.policy`` / ``tilex.value``
     On a reduction's loop: the combiner, the resolved policy, and the TileIR value it computes. A
     marker is a claim, never a proof: analyses recheck everything it says.
@@ -41,10 +49,14 @@ __all__ = [
     "ALIGNMENT",
     "BINDING",
     "DOMAIN",
+    "DOT",
     "FENCED",
+    "GROUP",
     "NESTED",
     "OPTIONS",
+    "OUTPUTS",
     "PARALLEL",
+    "PIPELINE",
     "PLAN",
     "PLAN_REFUSAL",
     "POLICY",
@@ -62,6 +74,10 @@ PARALLEL = "tilex.parallel"
 BINDING = "tilex.binding"
 NESTED = "tilex.nested"
 DOMAIN = "tilex.domain"
+GROUP = "tilex.group"
+PIPELINE = "tilex.pipeline"
+OUTPUTS = "tilex.outputs"
+DOT = "tilex.dot"
 REDUCTION = "tilex.reduction"
 REPARTITION = "tilex.repartition"
 POLICY = "tilex.policy"
