@@ -1,11 +1,13 @@
 """Compiles library kernels for CUDA and writes what another machine needs to launch them.
 
     python scripts/benchmark/export_cuda_artifacts.py artifacts.json [--plans grid|automatic]
+        [--dtype bfloat16] [--dlight]
 
 The output holds, for every operator, shape, storage type and plan: source, entry, grid, threads,
 the order of the buffers, the plan, and why anything was refused. `measure_cuda.py` needs only
 that file and a GPU: no TVM there, so that a build machine without a GPU and a GPU machine without
-the compiler suffice.
+the compiler suffice. `--dlight` adds TVM dlight's kernels of the operators that topi has, for
+`peers.py --artifacts`.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def grid(columns: int, item_bytes: int) -> list[tuple[int, int, int]]:
 @click.option("--plans", type=click.Choice(["grid", "automatic"]), default="grid")
 @click.option("--dtype", default="float32")
 @click.option("--operators", default=",".join(OPERATORS))
-def main(output: str, plans: str, dtype: str, operators: str) -> None:
+@click.option("--dlight/--no-dlight", default=False)
+def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> None:
     rows = []
     for name in operators.split(","):
         entry = kernels.catalog()[name]
@@ -63,6 +66,8 @@ def main(output: str, plans: str, dtype: str, operators: str) -> None:
                 wanted += grid(shape[1], 4 if dtype == "float32" else 2)
             for plan in wanted:
                 rows.append(_row(entry, shape, dtype, plan))
+            if dlight:
+                rows += _dlight_rows(entry, shape, dtype)
         print(name, len(rows), file=sys.stderr)
     with open(output, "w") as file:
         json.dump({"dtype": dtype, "rows": rows}, file)
@@ -94,6 +99,28 @@ def _row(entry, shape, dtype, wanted):
         "fallback": artifact.fallback,
         "useful_bytes": entry.useful_bytes(*shape, dtype),
     }
+
+
+def _dlight_rows(entry, shape, dtype):
+    """The row of dlight's kernel, where topi has the operator."""
+    import dlight_kernels
+
+    if entry.name not in dlight_kernels.OPERATORS:
+        return []
+    row = {
+        "operator": entry.name,
+        "shape": shape,
+        "requested": AUTOMATIC,
+        "compiler": "dlight",
+        "useful_bytes": entry.useful_bytes(*shape, dtype),
+        "plan": None,
+        "materialization": None,
+        "fallback": None,
+    }
+    try:
+        return [{**row, **dlight_kernels.exported(entry.name, *shape, dtype)}]
+    except Exception as failure:  # recorded: TVM raises many kinds
+        return [{**row, "refused": str(failure).strip().splitlines()[-1]}]
 
 
 if __name__ == "__main__":
