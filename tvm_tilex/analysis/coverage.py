@@ -6,6 +6,7 @@ the two parts that the mapper emits. Obligations, for each part::
     (chunk, w, v) -> e = (W * chunk + w) * V + v            is a bijection onto the part
     e -> (e // (W * V), (e // V) mod W, e mod V)            is its two-sided inverse
     (chunk, w, v) -> (w, slot = chunk * V + v)              is injective, and slot < stripe length
+    (chunk, w, v) -> (w, e)                                 is an owner-preserving distribution
 
 So every element has one owner, and an owner keeps its elements in distinct slots of a stripe of
 floor(N / (W*V)) * V + min(N mod (W*V), V) scalars.
@@ -29,9 +30,10 @@ from tvm_tilex.layout import (
     verify_inverse,
 )
 from tvm_tilex.layout.verdict import Verdict, proven, unknown
+from tvm_tilex.layout.views import Distribution
 from tvm_tilex.plan.resources import stripe_length
 
-__all__ = ["element_maps", "prove_coverage", "slot_maps"]
+__all__ = ["distributions", "element_maps", "prove_coverage", "slot_maps"]
 
 
 def element_maps(count: int, workers: int, lane_elements: int) -> Iterator[LayoutMap]:
@@ -40,6 +42,12 @@ def element_maps(count: int, workers: int, lane_elements: int) -> Iterator[Layou
         yield index_map(
             domain, codomain, lambda chunk, w, v: (chunk * workers + w) * lane_elements + v
         )
+
+
+def distributions(count: int, workers: int, lane_elements: int) -> Iterator[Distribution]:
+    """Who holds which element, (chunk, w, v) -> (w, e), of the same parts."""
+    for owned in element_maps(count, workers, lane_elements):
+        yield Distribution.owned(owned, ("w",))
 
 
 def slot_maps(count: int, workers: int, lane_elements: int) -> Iterator[LayoutMap]:
@@ -64,6 +72,9 @@ def prove_coverage(count: int, workers: int, lane_elements: int) -> Verdict:
         inverse = verify_inverse(owned, _inverse(owned, workers, lane_elements), 0)
         if not inverse.proven:
             return unknown(f"the owner of an element is not proved: {inverse.reason}")
+        law = Distribution.owned(owned, ("w",)).owner_preserving(0)
+        if not law.proven:
+            return unknown(f"an element's owner is not its worker: {law.reason}")
     stored = (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY)
     for storage in slot_maps(count, workers, lane_elements):
         require_proven(storage, stored, budget=0)

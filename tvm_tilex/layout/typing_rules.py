@@ -11,7 +11,7 @@ from tvm_tilex.layout.expr import Expr
 from tvm_tilex.layout.gf2 import bit_matrix
 from tvm_tilex.layout.index_set import IndexSet
 
-__all__ = ["require_composable", "require_disjoint"]
+__all__ = ["lands_in", "require_composable", "require_disjoint"]
 
 _ENUMERATED = 4096
 
@@ -30,13 +30,13 @@ def require_composable(outer: LayoutMap, inner: LayoutMap) -> None:
         return
     for number, axis in enumerate(target.axes):
         alone = IndexSet((axis,), (), target.parameters)
-        if not _lands_in(inner, alone, number):
+        if not lands_in(inner, alone, number):
             have = source.axes[number]
             raise LayoutError(
                 f"composition past the domain: mode {number} '{axis.name}' of the outer map has"
                 f" extent {axis.extent}, the inner codomain '{have.name}' has {have.extent}"
             )
-    if target.guards and not _lands_in(inner, target, None):
+    if target.guards and not lands_in(inner, target, None):
         raise LayoutError(
             f"composition past the domain: the guard '{target.guards[0]}' of the outer domain is"
             " not proved for the values of the inner map"
@@ -62,8 +62,8 @@ def _box_included(source: IndexSet, target: IndexSet) -> bool:
     return True
 
 
-def _lands_in(inner: LayoutMap, target: IndexSet, number: int | None) -> bool:
-    """Whether the values of ``inner`` (one output, or all) are proved to lie in ``target``."""
+def lands_in(inner: LayoutMap, target: IndexSet, number: int | None) -> bool:
+    """Whether the values of ``inner`` (output ``number``, or all) are proved in ``target``."""
     domain = inner.domain
     if target.parameters:
         domain = IndexSet(domain.axes, domain.guards, domain.parameters + target.parameters)

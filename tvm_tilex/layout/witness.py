@@ -21,6 +21,7 @@ __all__ = [
     "collision",
     "kernel_pair",
     "parallel_columns",
+    "prefix_pair",
     "probe_points",
     "repeated_value",
 ]
@@ -97,26 +98,30 @@ def collision(map: LayoutMap, a: Point, b: Point, params: dict[str, int]) -> Wit
     return Witness((a, b), (first, first), params=tuple(sorted(params.items())))
 
 
-def kernel_pair(map: LayoutMap, matrix: BitMatrix) -> Witness | None:
-    """Return two colliding in-domain points from a kernel vector of the GF(2) matrix.
+def prefix_pair(delta: int, extent: int) -> tuple[int, int]:
+    """Return two members of ``[0, extent)`` whose XOR is ``delta``, for extent > 1.
 
-    On a prefix box [0, n) with b = ceil(log2 n) bits every delta is an XOR of two members:
-    (delta, 0) if delta < n, else (2**(b-1), delta ^ 2**(b-1)).
+    With b = ceil(log2 extent) bits, every b-bit delta has such a pair: delta and 0 where delta is
+    a member, else 2**(b-1) and delta ^ 2**(b-1), which is below 2**(b-1). So a GF(2) map that is
+    not injective on the enclosing power of two is not injective on the ragged prefix either.
     """
+    if delta < extent:
+        return delta, 0
+    top = 1 << ((extent - 1).bit_length() - 1)
+    return top, delta ^ top
+
+
+def kernel_pair(map: LayoutMap, matrix: BitMatrix) -> Witness | None:
+    """Return two colliding in-domain points from a kernel vector of the GF(2) matrix."""
     if matrix.kernel is None:
         return None
     deltas = matrix.point(matrix.kernel)
     deltas += [0] * (map.domain.rank - len(deltas))
     left, right = [], []
     for axis, delta in zip(map.domain.axes, deltas, strict=True):
-        last = axis.bounds()[1]
-        if delta <= last:
-            left.append(delta)
-            right.append(0)
-            continue
-        top = 1 << (last.bit_length() - 1)
-        left.append(top)
-        right.append(delta ^ top)
+        a, b = prefix_pair(delta, axis.bounds()[1] + 1)
+        left.append(a)
+        right.append(b)
     params = parameter_settings(map.domain)[0]
     return collision(map, tuple(left), tuple(right), params)
 
