@@ -223,6 +223,9 @@ class Context:
             # floor((g f + r) / (g c)) = floor(f / c) for 0 <= r < g
             terms = {a: c // common for a, c in form.terms.items()}
             return self.quotient(Form(form.const // common, terms), divisor // common)
+        split = self._without_low_part(form, divisor)
+        if split is not None:
+            return self.quotient(split[0], divisor // split[1])
         if len(form.terms) == 1:
             ((atom, coefficient),) = form.terms.items()
             if isinstance(atom, Quotient) and coefficient == 1:
@@ -234,6 +237,23 @@ class Context:
         if interned is None:
             interned = self._quotients[key] = Quotient(form, divisor)
         return Form(0, {interned: 1})
+
+    def _without_low_part(self, form: Form, divisor: int) -> tuple[Form, int] | None:
+        """Return f and g with ``floor(form / (g c)) = floor(f / c)``: form = g f + r, 0 <= r < g.
+
+        The r may be a sum of terms, as the lower digits of a linear index are.
+        """
+        if len(form.terms) < 2:
+            return None
+        for unit in sorted({gcd(divisor, c) for c in form.terms.values()}, reverse=True):
+            if unit == 1:
+                break
+            upper = {a: c // unit for a, c in form.terms.items() if c % unit == 0}
+            lower = {a: c for a, c in form.terms.items() if c % unit}
+            low, high = self.form_interval(Form(form.const % unit, lower))
+            if low // unit == high // unit:
+                return Form(form.const // unit + low // unit, upper), unit
+        return None
 
     # -- ranges ----------------------------------------------------------------------------
 

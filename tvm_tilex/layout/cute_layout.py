@@ -230,7 +230,7 @@ class ComposedLayout(_Evaluated):
                 )
 
     def _inner_range(self) -> tuple[int, int]:
-        from tvm_tilex.layout.cosize import index_range
+        from tvm_tilex.layout.value_range import index_range
 
         low, high = index_range(self.layout)
         return low + self.offset, high + self.offset
@@ -247,7 +247,7 @@ class ComposedLayout(_Evaluated):
 
     def cosize(self) -> int:
         """Return ``1 + max - min`` of the values, exactly: 64 for ``S<3,0,3> o (6,10):(10,1)``."""
-        from tvm_tilex.layout.cosize import index_range
+        from tvm_tilex.layout.value_range import index_range
 
         low, high = index_range(self)
         return high - low + 1

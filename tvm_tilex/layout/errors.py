@@ -9,6 +9,7 @@ __all__ = [
     "CodomainError",
     "DomainError",
     "LayoutTextError",
+    "OperatorError",
     "TracingError",
     "TransformError",
 ]
@@ -32,6 +33,10 @@ class TracingError(LayoutError):
 
 class TransformError(LayoutError):
     """A registered transform that is unknown, lacks a part, or contradicts its own evaluator."""
+
+
+class OperatorError(LayoutError):
+    """An operator of the layout algebra that has no layout as its answer; says why."""
 
 
 class LayoutTextError(ParseError, LayoutError):

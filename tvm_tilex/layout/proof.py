@@ -73,11 +73,7 @@ class Prover:
         base = Context(self.map.domain)
         if base.empty:
             return self._empty()
-        for piece in self.map.pieces:
-            context = Context(self.map.domain, piece.guards) if piece.guards else base
-            if not context.empty:
-                self.pieces.append(piece)
-                self.contexts.append(context)
+        self._enter(base)
         totality = self._totality(base)
         bounds = self._bounds(totality)
         if totality.unknown or bounds.unknown:
@@ -92,6 +88,22 @@ class Prover:
 
         result = by_structure(self.map, result)
         return _exhaust(self.map, result, budget)
+
+    def total(self) -> bool:
+        """Return whether totality alone is proved by ranges (cheaper than :meth:`run`)."""
+        base = Context(self.map.domain)
+        if base.empty:
+            return True
+        self._enter(base)
+        return self._totality(base).proven
+
+    def _enter(self, base: Context) -> None:
+        """Keep the branches that some point of the domain can reach."""
+        for piece in self.map.pieces:
+            context = Context(self.map.domain, piece.guards) if piece.guards else base
+            if not context.empty:
+                self.pieces.append(piece)
+                self.contexts.append(context)
 
     def _empty(self) -> LayoutProof:
         fact = proven("the domain is empty")

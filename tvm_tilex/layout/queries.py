@@ -232,12 +232,12 @@ def equal_maps(a: LayoutMap, b: LayoutMap, budget: int = DEFAULT_BUDGET) -> Verd
         raise LayoutError("the maps have domains with different guards")
     if domain.is_empty_box:
         return proven("the domain is empty")
-    differing = _difference(a, b)
-    if differing is not None:
-        return differing
     reason = _same_forms(a, b, domain)
     if reason is not None:
         return proven(reason)
+    differing = _difference(a, b)
+    if differing is not None:
+        return differing
     return _exhaustive_equality(a, b, budget)
 
 
@@ -251,7 +251,7 @@ def _difference(a: LayoutMap, b: LayoutMap) -> Verdict | None:
 
 
 def _same_forms(a: LayoutMap, b: LayoutMap, domain: IndexSet) -> str | None:
-    if not (prove(a, 0).totality.proven and prove(b, 0).totality.proven):
+    if not all(Prover(m).total() or prove(m, 0).totality.proven for m in (a, b)):
         return None
     how = "equal linear forms"
     for p in a.pieces:
