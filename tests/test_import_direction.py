@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "driver": {
         "ir", "lang", "tirx", "lowering", "analysis", "plan", "transform", "build", "runtime",
     },
+    "torch": {"kernels", "lang", "ir", "transform"},
     "tune": {"driver", "runtime", "build", "transform", "plan", "kernels", "ir", "lang"},
 }  # fmt: skip
 # Modules whose job is to look further, inside a function, so that importing them stays cheap.

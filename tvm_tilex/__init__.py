@@ -25,7 +25,7 @@ _LAZY = {
     "compile": "tvm_tilex.driver",
     "lower": "tvm_tilex.driver",
 }
-_MODULES = ("errors", "ir", "kernels", "layout", "sim", "transform")
+_MODULES = ("errors", "ir", "kernels", "layout", "sim", "torch", "transform")
 
 __all__ = [
     *_language,

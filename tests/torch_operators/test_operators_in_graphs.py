@@ -1,0 +1,87 @@
+"""Registered operators under torch.compile: one graph, no recompilation for another batch."""
+
+import torch
+import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import tvm_tilex as tx
+
+OPS = tx.torch.ops
+
+
+def loss(x, w, b, y):
+    hidden = OPS.layernorm(x, w, b)
+    hidden = OPS.rmsnorm(hidden * OPS.softmax(x), w)
+    return OPS.cross_entropy(hidden, y).mean() + OPS.log_softmax(x)[..., 0].sum()
+
+
+def reference(x, w, b, y):
+    hidden = F.layer_norm(x, x.shape[-1:], w, b)
+    hidden = F.rms_norm(hidden * x.softmax(-1), x.shape[-1:], w, 1e-6)
+    flat = F.cross_entropy(hidden.flatten(0, -2), y.flatten())
+    return flat + x.log_softmax(-1)[..., 0].sum()
+
+
+def tensors(*lead, columns=13):
+    x = torch.randn(*lead, columns, requires_grad=True)
+    w, b = (torch.randn(columns, requires_grad=True) for _ in range(2))
+    return x, w, b, torch.randint(0, columns, lead)
+
+
+def same(compiled, *arguments):
+    found, wanted = compiled(*arguments), reference(*arguments)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for a, b in zip(
+        torch.autograd.grad(found, arguments[:3]),
+        torch.autograd.grad(wanted, arguments[:3]),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_one_graph_with_its_gradient(backend):
+    same(torch.compile(loss, fullgraph=True, backend=backend), *tensors(2, 5))
+
+
+def test_another_batch_does_not_compile_again():
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(loss, fullgraph=True, backend=counter, dynamic=True)
+    for batch in (14, 20, 66):  # rows past one block of 64: a dimension of 1 is a constant
+        same(compiled, *tensors(batch, 5))
+    assert counter.frame_count == 1
+
+
+def test_operators_that_change_their_arguments(own, backend):
+    def f(x):
+        y = x * 2
+        own.scale_in_place(y, 3.0)
+        return y + own.plain_softmax(x)
+
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(
+        torch.compile(f, fullgraph=True, backend=backend)(x), 6 * x + x.softmax(-1)
+    )
+
+
+def test_out_variant_in_a_graph(backend):
+    def f(x):
+        out = torch.empty_like(x)
+        OPS.softmax.out(x, output=out)
+        return out + 1
+
+    x = torch.randn(4, 5)
+    compiled = torch.compile(f, fullgraph=True, backend=backend)
+    torch.testing.assert_close(compiled(x), x.softmax(-1) + 1)
+
+
+def test_export_keeps_the_operator():
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return OPS.softmax(x)
+
+    x = torch.randn(4, 5)
+    program = torch.export.export(Module(), (x,), dynamic_shapes=({0: torch.export.Dim("p")},))
+    assert "tilex.softmax.default" in program.graph_module.code
+    y = torch.randn(9, 5)
+    torch.testing.assert_close(program.module()(y), y.softmax(-1))

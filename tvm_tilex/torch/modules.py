@@ -1,0 +1,78 @@
+"""Subclasses of torch's modules whose ``forward`` runs a kernel, and torch's own where none fits.
+
+A patched module *is* the original object with its class exchanged: parameters, buffers, hooks,
+names and ``state_dict`` stay, and so does ``isinstance``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from tvm_tilex.torch import functional
+from tvm_tilex.torch.functional import Unsupported
+
+__all__ = ["PATCHED", "CrossEntropyLoss", "LayerNorm", "LogSoftmax", "RMSNorm", "Softmax"]
+
+
+class LayerNorm(nn.LayerNorm):
+    """``nn.LayerNorm`` by :func:`tvm_tilex.kernels.layernorm`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Normalize the last dimensions."""
+        result = functional.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps
+        )
+        return super().forward(input) if isinstance(result, Unsupported) else result
+
+
+class RMSNorm(nn.RMSNorm):
+    """``nn.RMSNorm`` by :func:`tvm_tilex.kernels.rmsnorm`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalize the last dimensions."""
+        result = functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+        return super().forward(x) if isinstance(result, Unsupported) else result
+
+
+class Softmax(nn.Softmax):
+    """``nn.Softmax`` by :func:`tvm_tilex.kernels.softmax`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Softmax of the last dimension."""
+        result = functional.softmax(input, self.dim)
+        return super().forward(input) if isinstance(result, Unsupported) else result
+
+
+class LogSoftmax(nn.LogSoftmax):
+    """``nn.LogSoftmax`` by :func:`tvm_tilex.kernels.log_softmax`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Logarithm of the softmax of the last dimension."""
+        result = functional.log_softmax(input, self.dim)
+        return super().forward(input) if isinstance(result, Unsupported) else result
+
+
+class CrossEntropyLoss(nn.CrossEntropyLoss):
+    """``nn.CrossEntropyLoss`` by :func:`tvm_tilex.kernels.cross_entropy`."""
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The loss of each row, or their sum or mean."""
+        result = functional.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+        return super().forward(input, target) if isinstance(result, Unsupported) else result
+
+
+PATCHED: dict[type[nn.Module], type[nn.Module]] = {
+    nn.LayerNorm: LayerNorm,
+    nn.RMSNorm: RMSNorm,
+    nn.Softmax: Softmax,
+    nn.LogSoftmax: LogSoftmax,
+    nn.CrossEntropyLoss: CrossEntropyLoss,
+}
