@@ -1,7 +1,7 @@
-"""Draws what peers.py recorded: useful bytes a second against the bytes of a call.
+"""Draws what peers.py recorded: useful bytes a second of every operator and shape, under two roofs.
 
-Two roofs bound a kernel that only moves memory: the rate of a large elementwise copy, and that of a
-copy which moves no more than the call does, where the ramp of a launch counts.
+They bound a kernel that only moves memory: the rate of a large elementwise copy, and that of a copy
+which moves no more than the call does, where the ramp of a launch counts.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ def draw(records, path):
     figure, axes = pyplot.subplots(
         len(lines),
         len(operators),
-        figsize=(3.1 * len(operators), 3.2 * len(lines) + 0.7),
+        figsize=(3.1 * len(operators), 3.4 * len(lines) + 0.7),
         sharey="row",
         squeeze=False,
         layout="constrained",
@@ -58,8 +58,6 @@ def draw(records, path):
             _panel(axis, record, [row for row in rows if row["operator"] == operator])
             axis.set_title(f"{operator}, {dtype}", fontsize=9)
         line[0].set_ylabel("useful GB/s")
-    for axis in axes[-1]:
-        axis.set_xlabel("useful MB a call")
     handles = {}
     for axis in axes.flat:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
@@ -71,25 +69,24 @@ def draw(records, path):
 
 
 def _panel(axis, record, rows):
+    # By shape, not by bytes: half of the shapes move the same bytes in rows of other widths.
+    shapes = sorted({tuple(row["shape"]) for row in rows}, key=lambda shape: shape[::-1])
+    roof = {tuple(row["shape"]): row["same_size_copy_GBps"] for row in rows}
     axis.axhline(record["copy_GBps"], color="#555555", linewidth=1.2, label="large copy")
-    sizes = dict(sorted((row["useful_bytes"], row["same_size_copy_GBps"]) for row in rows))
     axis.plot(
-        [size / 1e6 for size in sizes],
-        list(sizes.values()),
+        range(len(shapes)),
+        [roof[shape] for shape in shapes],
         color="#999999",
         linestyle="--",
-        linewidth=1,
-        label="copy of that size",
+        linewidth=1.2,
+        label="copy of as many bytes",
     )
     for name in dict.fromkeys(row["implementation"] for row in rows):
         colour, marker = _STYLE.get(name, ("#0072B2", "x"))
-        mine = sorted(
-            (row["useful_bytes"] / 1e6, row["GBps"])
-            for row in rows
-            if row["implementation"] == name
-        )
+        own = {tuple(row["shape"]): row["GBps"] for row in rows if row["implementation"] == name}
         axis.plot(
-            *zip(*mine, strict=True),
+            range(len(shapes)),
+            [own.get(shape, float("nan")) for shape in shapes],
             color=colour,
             marker=marker,
             markersize=5,
@@ -97,6 +94,7 @@ def _panel(axis, record, rows):
             alpha=0.85,
             label=name,
         )
-    axis.set_xscale("log", base=2)
+    labels = [f"{rows}x{columns}" for rows, columns in shapes]
+    axis.set_xticks(range(len(shapes)), labels, rotation=60, ha="right", fontsize=7)
     axis.set_ylim(bottom=0)
     axis.grid(alpha=0.25)
