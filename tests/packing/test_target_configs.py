@@ -15,9 +15,11 @@ from tvm_tilex.build.target_config import (
     reported,
     target_configs,
 )
-from tvm_tilex.errors import TargetError
+from tvm_tilex.errors import OptionError, TargetError
+from tvm_tilex.plan.cost import AnalyticCost, StreamingCost, cost_policy
 
 FAMILIES = ("apple-m1", "apple-m2", "apple-m3", "apple-m4")
+NVIDIA = ("a100", "h100", "h200")
 
 
 class Device:
@@ -36,9 +38,10 @@ ABSENT = SimpleNamespace(exist=False)
 
 
 def test_every_value_has_a_source():
-    assert set(target_configs()) == {"metal", "cuda", *FAMILIES}
+    assert set(target_configs()) == {"metal", "cuda", *FAMILIES, *NVIDIA}
     for config in target_configs().values():
-        assert set(config.sources) == set(config.attributes)
+        stated = set(config.attributes) | set(config.limits) | set(config.coefficients)
+        assert set(config.sources) == stated
         assert all(len(source) > 20 for source in config.sources.values())
 
 
@@ -136,3 +139,106 @@ def test_the_wheel_carries_the_folder():
     project = Path(__file__).parents[2] / "pyproject.toml"
     _, _, section = project.read_text().partition("[tool.hatch.build.targets.wheel.force-include]")
     assert section.split("[")[0].strip() == '"configs" = "tvm_tilex/configs"'
+
+
+class CudaDevice(Device):
+    """A CUDA device as TVM's runtime reports it."""
+
+    def dlpack_device_type(self):
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("device_name", "family"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H200 NVL", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "cuda"),  # fewer multiprocessors and less bandwidth
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB", "cuda"),
+        ("NVIDIA GeForce RTX 4090", "cuda"),
+    ],
+)
+def test_a_present_nvidia_device_is_found_by_its_name(device_name, family):
+    assert config_for_device("cuda", CudaDevice(device_name=device_name)).name == family
+
+
+def test_the_cuda_target_of_a_present_device(monkeypatch):
+    """Its compute capability is taken; a name that no file lists is the general family."""
+    device = CudaDevice(device_name="NVIDIA A100-SXM4-80GB", compute_version="8.0")
+    runtime = SimpleNamespace(device=lambda kind, index: device)
+    monkeypatch.setattr(target_module, "tvm", SimpleNamespace(runtime=runtime))
+    found = resolve_target("cuda")
+    assert (str(found.attrs["arch"]), str(found.tag)) == ("sm_80", "tilex/a100")
+    device.device_name, device.compute_version = "NVIDIA GeForce RTX 4090", "8.9"
+    found = resolve_target("cuda")
+    assert (str(found.attrs["arch"]), str(found.tag)) == ("sm_89", "")
+
+
+def test_without_a_device_cuda_code_is_for_hopper(monkeypatch):
+    runtime = SimpleNamespace(device=lambda kind, index: ABSENT)
+    monkeypatch.setattr(target_module, "tvm", SimpleNamespace(runtime=runtime))
+    assert str(resolve_target("cuda").attrs["arch"]) == "sm_90"
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_nvidia_families_state_their_limits(name):
+    config = target_configs()[name]
+    limits = config.limits
+    assert limits["threads_per_multiprocessor"] % 32 == 0
+    assert limits["multiprocessors"] > 100 and limits["registers_per_thread"] == 255
+    assert limits["shared_bytes_per_multiprocessor"] >= 3 * 49152
+    assert 1e12 < limits["memory_bytes_per_second"] < 5e12
+    target = resolve_target(name)
+    assert target.kind.name == "cuda" and target.host is not None
+    assert int(target.attrs["thread_warp_size"]) == 32
+
+
+def test_the_measured_device_has_the_fitted_coefficients():
+    assert target_configs()["h200"].cost_policy() == StreamingCost()
+
+
+@pytest.mark.parametrize("name", ["a100", "h100"])
+def test_coefficients_that_were_not_measured_say_so_and_follow_from_the_limits(name):
+    h200, other = target_configs()["h200"], target_configs()[name]
+    assert all("not measured" in other.sources[key] for key in other.coefficients)
+
+    def share(config):
+        return config.limits["memory_bytes_per_second"] / config.limits["multiprocessors"]
+
+    wanted = h200.coefficients["elements"] * share(other) / share(h200)
+    assert other.coefficients["elements"] == pytest.approx(wanted, abs=0.01)
+    others = [key for key in h200.coefficients if key != "elements"]
+    assert [other.coefficients[k] for k in others] == [h200.coefficients[k] for k in others]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_apple_families_state_the_uncalibrated_prior(name):
+    assert target_configs()[name].cost_policy() == AnalyticCost()
+
+
+def test_the_planner_takes_the_familys_coefficients():
+    import tvm_tilex as tx
+    from tvm_tilex import kernels
+
+    entry = kernels.catalog()["softmax"]
+    specs = entry.specs(4096, 4096)
+    plans = {name: tx.compile(entry.kernel, *specs, target=name).plan for name in (*NVIDIA, "cuda")}
+    assert plans["h200"] == plans["cuda"]  # the general family has the measured default
+    threads = {name: plan.workers for name, plan in plans.items()}
+    assert threads["a100"] > threads["h200"]  # fewer elements a worker
+    chosen = cost_policy("default", "cuda", "a100")
+    assert chosen.elements == target_configs()["a100"].coefficients["elements"]
+    assert cost_policy("streaming", "cuda", "a100") == chosen
+    assert cost_policy("analytic", "cuda", "a100") == AnalyticCost()
+    assert cost_policy("default", "cuda", "unheard-of") == StreamingCost()
+
+
+def test_a_coefficient_of_no_policy_is_an_error(tmp_path):
+    described = json.loads((config_folder() / "targets" / "h200.json").read_text())
+    described["cost"]["coefficients"]["speed"] = {"value": 1.0, "source": "nobody knows this one"}
+    path = tmp_path / "h200.json"
+    path.write_text(json.dumps(described))
+    with pytest.raises(OptionError, match=r"h200\.json: .*speed are not the coefficients"):
+        TargetConfig.read(path).cost_policy()

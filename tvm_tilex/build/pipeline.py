@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm_tilex import transform
 from tvm_tilex.build import cuda_compile, metal_compile
+from tvm_tilex.build.target_config import register_cost_policies
 from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
 from tvm_tilex.tirx.register import register
 
@@ -110,3 +111,4 @@ def register_pipeline() -> None:
 def _register_once() -> None:
     metal_compile.register_metal_compile()
     cuda_compile.register_cuda_compile()
+    register_cost_policies()

@@ -34,8 +34,8 @@ def host_target() -> Any:
 def resolve_target(target: Any) -> Any:
     """Return a TVM target from a kind or family name, a description or a Target.
 
-    ``"metal"`` is the Apple GPU that is present, else the facts common to all of them;
-    ``"apple-m1"`` and the other families of ``configs/targets`` are described there.
+    ``"metal"`` and ``"cuda"`` are the GPU of that kind that is present, else the facts common to
+    all of them; ``"apple-m1"``, ``"h200"`` and the other families are as ``configs/targets`` says.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def resolve_target(target: Any) -> Any:
 
 
 def _described(name: str) -> dict[str, Any]:
-    if name != "metal":  # a family, or CUDA: as stated, so that it cross-compiles
+    if name not in KINDS:  # a family: as stated, so that it cross-compiles
         return target_configs()[name].description()
     device = tvm.runtime.device(name, 0)
     return config_for_device(name, device).description(device)

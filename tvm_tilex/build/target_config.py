@@ -1,11 +1,14 @@
 """Device facts that TVM's bare targets state wrongly or not at all, from ``configs/targets``.
 
 Each file describes one device family: its target kind, the names that a runtime reports for its
-devices, and for every target attribute the value with its source.
+devices, and with the source of each value its target attributes, its limits beyond those that TVM
+knows, and the coefficients of its cost policy. A device that no file names is the general one of
+its kind.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping
@@ -13,22 +16,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_tilex.errors import TargetError
+from tvm_tilex.errors import OptionError, TargetError
+from tvm_tilex.plan.cost import CostPolicy, cost_policy, register_cost_policy
 
-__all__ = ["TargetConfig", "config_folder", "config_for_device", "reported", "target_configs"]
+__all__ = [
+    "TargetConfig",
+    "config_folder",
+    "config_for_device",
+    "register_cost_policies",
+    "reported",
+    "target_configs",
+]
 
+_CUDA = 2  # kDLCUDA
 _REQUIRED = ("thread_warp_size", "max_num_threads", "max_shared_memory_per_block")
 
 
 @dataclass(frozen=True)
 class TargetConfig:
-    """One device family: attributes of its TVM target, and where each value comes from."""
+    """One device family, and where each of its values comes from.
+
+    ``limits`` are integers: multiprocessors, threads, registers and shared bytes of each, registers
+    of a thread, bytes of the L2 cache, and the published bytes a second of the memory. ``policy``
+    names the cost policy that ``coefficients`` belong to; empty where the kind's default serves.
+    """
 
     name: str
     kind: str
     summary: str
     device_names: tuple[str, ...]
     attributes: Mapping[str, Any]
+    limits: Mapping[str, int]
+    policy: str
+    coefficients: Mapping[str, float]
     sources: Mapping[str, str]
 
     @classmethod
@@ -42,14 +62,23 @@ class TargetConfig:
         """
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            stated = found["attributes"]
+            stated, limits = found["attributes"], found.get("limits", {})
+            cost = found.get("cost", {"policy": "", "coefficients": {}})
+            coefficients = cost["coefficients"]
             config = cls(
                 name=path.stem,
                 kind=found["kind"],
                 summary=found["summary"],
                 device_names=tuple(found["device_names"]),
                 attributes={key: stated[key]["value"] for key in stated},
-                sources={key: stated[key]["source"] for key in stated},
+                limits={key: int(limits[key]["value"]) for key in limits},
+                policy=cost["policy"],
+                coefficients={key: float(coefficients[key]["value"]) for key in coefficients},
+                sources={
+                    key: values[key]["source"]
+                    for values in (stated, limits, coefficients)
+                    for key in values
+                },
             )
         except (ValueError, KeyError, TypeError) as error:
             raise TargetError(f"{path.name}: not a target description ({error!r})") from None
@@ -63,7 +92,26 @@ class TargetConfig:
     def description(self, device: Any | None = None) -> dict[str, Any]:
         """The target as TVM's dictionary; what ``device`` reports overrides the file."""
         known = {} if device is None else reported(device)
-        return {"kind": self.kind, **self.attributes, **known}
+        tag = {"tag": f"tilex/{self.name}"} if self.coefficients else {}
+        return {"kind": self.kind, **tag, **self.attributes, **known}
+
+    def cost_policy(self) -> CostPolicy:
+        """The family's cost policy with its coefficients.
+
+        Raises
+        ------
+        OptionError
+            If a coefficient is none of the policy's.
+        """
+        policy = cost_policy(self.policy, self.kind)
+        try:
+            return dataclasses.replace(policy, **self.coefficients)  # type: ignore[type-var]
+        except TypeError:
+            fields = ", ".join(field.name for field in dataclasses.fields(policy))  # type: ignore[arg-type]
+            raise OptionError(
+                f"configs/targets/{self.name}.json: {', '.join(self.coefficients)} are not the "
+                f"coefficients of cost policy {self.policy!r} ({fields})"
+            ) from None
 
 
 def config_folder() -> Path:
@@ -78,6 +126,15 @@ def target_configs() -> Mapping[str, TargetConfig]:
     """Every described device family by name."""
     paths = sorted((config_folder() / "targets").glob("*.json"))
     return {path.stem: TargetConfig.read(path) for path in paths}
+
+
+@functools.cache
+def register_cost_policies() -> None:
+    """Make each family's coefficients its default, and those of the policy's name. Idempotent."""
+    for config in target_configs().values():
+        if config.coefficients:
+            for name in ("default", config.policy):
+                register_cost_policy(name, config.cost_policy, kind=config.name)
 
 
 def config_for_device(kind: str, device: Any | None) -> TargetConfig:
@@ -97,7 +154,7 @@ def reported(device: Any) -> dict[str, Any]:
     """Target attributes that a present device's runtime knows; the rest is left to the files.
 
     TVM's Metal runtime reports the thread limit, but no threadgroup memory; its SIMD width is a
-    constant of the runtime and not asked for.
+    constant of the runtime and not asked for. Its CUDA runtime also reports the compute capability.
     """
     if not device.exist:
         return {}
@@ -108,7 +165,15 @@ def reported(device: Any) -> dict[str, Any]:
     shared = _ask(device, "max_shared_memory_per_block")
     if isinstance(shared, int) and shared > 0:
         found["max_shared_memory_per_block"] = shared
+    capability = _ask(device, "compute_version") if _is_cuda(device) else None
+    if capability:
+        found["arch"] = "sm_" + str(capability).replace(".", "")
     return found
+
+
+def _is_cuda(device: Any) -> bool:
+    kind = _ask(device, "dlpack_device_type")
+    return bool(kind is not None and kind() == _CUDA)
 
 
 def _ask(device: Any, name: str) -> Any:

@@ -122,7 +122,7 @@ class StreamingCost:
     the vector width] + waste * (1 - useful lane work)``. The coefficients are the fit of
     ``scripts/benchmark/fit_cuda_cost.py`` to 858 measured kernels of six operators on one H200
     (configs/measurements): mean regret 1.3 %, worst 7.9 % over rows of up to 32,000 elements.
-    Dimensionless.
+    Dimensionless. ``configs/targets/h200.json`` states the same numbers for that device.
     """
 
     elements: float = 12.0
@@ -176,15 +176,16 @@ def register_cost_policy(name: str, factory: Factory, *, kind: str | None = None
         raise OptionError(f"cost policy {name!r} is registered already: choose another name")
 
 
-def cost_policy(name: str, kind: str | None = None) -> CostPolicy:
-    """Return the policy of that name for a target kind.
+def cost_policy(name: str, kind: str | None = None, family: str | None = None) -> CostPolicy:
+    """Return the policy of that name for a device family, else for its target kind.
 
     Raises
     ------
     OptionError
         If there is none.
     """
-    factory = _POLICIES.get((name, kind)) or _POLICIES.get((name, None))
+    of_family = _POLICIES.get((name, family)) if family is not None else None
+    factory = of_family or _POLICIES.get((name, kind)) or _POLICIES.get((name, None))
     if factory is None:
         usable = sorted({known for known, of in _POLICIES if of in (None, kind)})
         raise OptionError(f"cost_policy={name!r}: registered are {', '.join(usable)}")

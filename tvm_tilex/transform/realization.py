@@ -24,6 +24,7 @@ class Realization:
     reason: str
     explicit: bool
     options: CompileOptions
+    family: str | None = None
 
     @property
     def vectors(self) -> dict[str, int]:
@@ -60,7 +61,13 @@ def realization_of(
     chosen = given or CompileOptions()
     explicit = chosen.explicit_request or _binds_subgroups(function)
     enabled, reason = _enabled(kind, facts, given, explicit)
-    return Realization(kind, facts, enabled, reason, explicit, chosen)
+    return Realization(kind, facts, enabled, reason, explicit, chosen, _family(target))
+
+
+def _family(target: Any | None) -> str | None:
+    """The device family of ``configs/targets`` that a target's tag names (``tilex/h200``)."""
+    tag = str(target.tag) if target is not None else ""
+    return tag.removeprefix("tilex/") if tag.startswith("tilex/") else None
 
 
 def _enabled(
