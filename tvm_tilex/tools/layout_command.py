@@ -1,9 +1,11 @@
-"""``tilex layout TEXT``: the map, a table of its values, and each fact with its verdict."""
+"""``tilex layout TEXT``: the map, a table of its values, each fact with its verdict, a picture."""
 
 from __future__ import annotations
 
 import itertools
 import sys
+from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -15,16 +17,45 @@ from tvm_tilex.layout import (
     LayoutMap,
     alignment,
     cardinality,
+    compose,
     contiguity,
-    parse_map,
     prove,
+    try_inverse,
 )
+from tvm_tilex.layout.drawing import BankReport, Banks, bank_conflicts, draw, grid_of, save
+from tvm_tilex.tools.layout_text import SYSTEMS, ReadLayout, read_layout
 
 __all__ = ["layout"]
 
 
+class _Tile(click.ParamType):
+    name = "ROWSxCOLUMNS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        rows, _, columns = str(value).partition("x")
+        if not (rows.isdecimal() and columns.isdecimal()):
+            self.fail(f"{value!r} is not ROWSxCOLUMNS", param, ctx)
+        return int(rows), int(columns)
+
+
 @click.command("layout")
 @click.argument("text", metavar="LAYOUT")
+@click.option(
+    "--from",
+    "system",
+    type=click.Choice(("auto", *SYSTEMS)),
+    default="auto",
+    show_default=True,
+    help="Whose spelling LAYOUT and OTHER have.",
+)
+@click.option(
+    "--compose",
+    "others",
+    metavar="OTHER",
+    multiple=True,
+    help="Show LAYOUT after OTHER, x -> LAYOUT(OTHER(x)). Several are applied right to left.",
+)
+@click.option("--inverse", is_flag=True, help="Show the inverse, which is proved or refused.")
 @click.option(
     "--budget",
     type=click.IntRange(min=0),
@@ -39,23 +70,130 @@ __all__ = ["layout"]
     show_default=True,
     help="Rows of the value table to print.",
 )
-def layout(text: str, budget: int, rows: int) -> None:
-    """Evaluate LAYOUT and say what is proved of it.
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw into PATH.")
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Draw into PATH.")
+@click.option(
+    "--threads",
+    metavar="AXES",
+    help="Axes that are participants, separated by commas; '' for none. By default by name.",
+)
+@click.option("--tile", type=_Tile(), help="Tile of a thread-value layout with a linear index.")
+@click.option("--bank-conflicts", is_flag=True, help="Count the bank conflicts of an access.")
+@click.option("--access-bytes", type=click.IntRange(min=1), help="Bytes that a thread accesses.")
+@click.option("--element-bytes", type=click.IntRange(min=1), help="Bytes of an element.")
+@click.option("--along", metavar="AXIS", help="Axis along which neighbouring threads stand.")
+@click.option("--banks", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option("--bank-bytes", type=click.IntRange(min=1), default=4, show_default=True)
+def layout(
+    text: str,
+    system: str,
+    others: tuple[str, ...],
+    inverse: bool,
+    budget: int,
+    rows: int,
+    svg: Path | None,
+    png: Path | None,
+    threads: str | None,
+    tile: tuple[int, int] | None,
+    bank_conflicts: bool,
+    **access: Any,
+) -> None:
+    """Evaluate LAYOUT, say what is proved of it, and draw it.
 
-    LAYOUT is SHAPE:STRIDE as in CuTe, for example "(4,(2,2)):(2,(1,8))", or a map in the text
-    form of docs/layout.md.
+    LAYOUT is SHAPE:STRIDE as in CuTe, for example "(4,(2,2)):(2,(1,8))", a map in the text form of
+    docs/layout.md, or a layout as CuTe, Triton, TileLang or TVM write it.
     """
-    try:
-        map = parse_map(text)
-    except LayoutError as error:
-        click.echo(f"error: {' '.join(str(error).split())}", err=True)
-        raise SystemExit(2) from None
-    click.echo(str(map))
+    banks = _banks(bank_conflicts, access)
+    parts = [_read(part, system) for part in (text, *others)]
+    map, title = _composed(parts, (text, *others))
+    if inverse:
+        map, title = _inverted(map, budget), f"inverse of {title}"
+    click.echo(_text_of(map))
     if rows:
         _print_values(map, rows)
     for name, verdict in prove(map, budget).items():
         click.echo(f"{name}: {verdict}")
     _print_queries(map, budget)
+    report = None if banks is None else _report(map, banks, access["along"])
+    replica = tuple(n for part in parts for n in part.replica if n in map.domain.names)
+    chosen = None if threads is None else tuple(n.strip() for n in threads.split(",") if n.strip())
+    for path in (svg, png):
+        if path is not None:
+            _draw(map, path, title, report, threads=chosen, tile=tile, replica=replica)
+
+
+def _banks(asked: bool, access: dict[str, Any]) -> Banks | None:
+    if not asked:
+        return None
+    for name in ("access_bytes", "element_bytes"):
+        if access[name] is None:
+            raise click.UsageError(f"--bank-conflicts needs --{name.replace('_', '-')}")
+    try:
+        return Banks(
+            access["access_bytes"], access["element_bytes"], access["banks"], access["bank_bytes"]
+        )
+    except LayoutError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _refuse(error: LayoutError | str, code: int) -> SystemExit:
+    click.echo(f"error: {' '.join(str(error).split())}", err=True)
+    return SystemExit(code)
+
+
+def _read(text: str, system: str) -> ReadLayout:
+    try:
+        return read_layout(text, system)
+    except LayoutError as error:
+        raise _refuse(error, 2) from None
+
+
+def _composed(parts: list[ReadLayout], texts: tuple[str, ...]) -> tuple[LayoutMap, str]:
+    map = parts[-1].map
+    try:
+        for part in reversed(parts[:-1]):
+            map = compose(part.map, map)
+    except LayoutError as error:
+        raise _refuse(error, 1) from None
+    return map, " o ".join(" ".join(text.split()) for text in texts)
+
+
+def _inverted(map: LayoutMap, budget: int) -> LayoutMap:
+    answer = try_inverse(map, budget)
+    click.echo(f"inverse: {answer.verdict}")
+    if answer.value is None:
+        raise SystemExit(1)
+    return answer.value
+
+
+def _text_of(map: LayoutMap) -> str:
+    try:
+        return str(map)
+    except LayoutError as error:
+        return f"{type(map).__name__} from {map.domain} to {map.codomain} ({error})"
+
+
+def _report(map: LayoutMap, banks: Banks, along: str | None) -> BankReport:
+    try:
+        report = bank_conflicts(map, banks, along)
+    except LayoutError as error:
+        raise _refuse(error, 1) from None
+    click.echo(str(report))
+    return report
+
+
+def _draw(
+    map: LayoutMap, path: Path, title: str, report: BankReport | None, **reading: Any
+) -> None:
+    try:
+        grid = grid_of(map, **reading)
+    except LayoutError as error:
+        raise _refuse(error, 1) from None
+    subtitle = f"{map.domain} \N{RIGHTWARDS ARROW} {map.codomain}"
+    if report is not None:
+        subtitle = f"{report}  |  {subtitle}"
+    save(draw(grid, title=title, subtitle=subtitle, report=report), path)
+    click.echo(f"drawn: {path}")
 
 
 def _print_values(map: LayoutMap, rows: int) -> None:
