@@ -69,13 +69,15 @@ class Launcher:
     def direct(self) -> Callable[[Sequence[Any]], bool] | None:
         """A function that launches tensors as compiled, or returns False and does nothing.
 
-        None where there is no short way: no torch, a torch without the C exchange, or a target
-        whose memory has no addresses.
+        None where there is no short way: no torch, a torch without the C exchange, a target whose
+        memory has no addresses, or an extent that a launch decides.
         """
         torch = sys.modules.get("torch")
         if torch is None or self.kind not in _MEMORY:
             return None
         if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            return None
+        if not all(isinstance(extent, int) for view in self.views for extent in view.shape):
             return None
         return self._direct(torch)
 

@@ -19,6 +19,7 @@ from tvm_tilex.errors import TilexError
 __all__ = ["main"]
 
 _COMMANDS = {
+    "bench": "tvm_tilex.tools.bench_command",
     "explain": "tvm_tilex.tools.explain_command",
     "layout": "tvm_tilex.tools.layout_command",
     "list": "tvm_tilex.tools.list_command",
@@ -26,6 +27,7 @@ _COMMANDS = {
     "sim": "tvm_tilex.tools.sim_command",
 }
 _HELP = {
+    "bench": "Time a kernel beside a copy, after checking it against FP64.",
     "explain": "Show every stage of a kernel's compilation.",
     "layout": "Evaluate a layout and say what is proved of it.",
     "list": "List the kernels of the library.",
