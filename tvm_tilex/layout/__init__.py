@@ -75,6 +75,7 @@ from tvm_tilex.layout.operators import (
     zipped_product,
 )
 from tvm_tilex.layout.parse import parse_map
+from tvm_tilex.layout.preimage import preimage
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
 from tvm_tilex.layout.queries import (
     Image,
@@ -190,6 +191,7 @@ __all__ = [
     "parameter",
     "parse_cute_layout",
     "parse_map",
+    "preimage",
     "product",
     "prove",
     "raked_product",

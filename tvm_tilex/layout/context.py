@@ -288,6 +288,8 @@ class Context:
             low, high = max(low, a), min(high, b)
         if depth == 0:
             return (low, high)
+        # A constraint may hold a quotient of this very form: it then sees the range without it.
+        self._ranges[form.key, depth] = (low, high)
         for constraint in self.constraints:
             for scale in self._multipliers(form, constraint):
                 # constraint <= 0: form <= form - scale * constraint for scale > 0, and dually.

@@ -1,7 +1,8 @@
 """``try_inverse``: a map and a proof, never a guess.
 
 A candidate is built from the GF(2) matrix or from the mixed-radix digits; it is returned only
-where both round trips are proved to be the identity.
+where both round trips are proved to be the identity. A map that is not onto has an inverse on its
+image only, on request.
 """
 
 from __future__ import annotations
@@ -21,13 +22,25 @@ from tvm_tilex.layout.verdict import Answer, disproven, unknown
 __all__ = ["try_inverse"]
 
 
-def try_inverse(map: LayoutMap, budget: int = DEFAULT_BUDGET) -> Answer[LayoutMap]:
+def try_inverse(
+    map: LayoutMap, budget: int = DEFAULT_BUDGET, *, on_image: bool = False
+) -> Answer[LayoutMap]:
     """Return the two-sided inverse of a bijection with its proof.
 
     DISPROVEN where the map is refuted to be a bijection onto its codomain; UNKNOWN where it is
     not proved to be one, or no procedure builds the inverse.
+
+    Parameters
+    ----------
+    on_image
+        Accept a map that is not onto: the inverse is then defined on the image only, a guarded
+        subset of the codomain.
     """
     for name, verdict in prove(map, budget).items():
+        if on_image and name == "surjectivity" and not verdict.proven:
+            from tvm_tilex.layout.preimage import inverse_on_image
+
+            return inverse_on_image(map, budget)
         if verdict.disproven:
             return Answer(disproven(f"{name}: {verdict.reason}", verdict.witness))
         if not verdict.proven:
