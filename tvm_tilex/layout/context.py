@@ -24,6 +24,8 @@ from tvm_tilex.layout.visitor import leaves
 
 __all__ = ["Context", "Unsafe"]
 
+_ROUNDS = 4
+
 
 class Context:
     """Facts on the points of ``space`` that satisfy ``guards`` as well."""
@@ -64,7 +66,7 @@ class Context:
         if not self.empty:
             for guard in self.guards:
                 self._assume(guard)
-        for _ in range(2):
+        for _ in range(_ROUNDS):
             if self.empty or not self._tighten():
                 break
 
@@ -101,16 +103,19 @@ class Context:
     def _tighten(self) -> bool:
         """Narrow leaf ranges by each constraint ``form <= 0``; return whether one changed."""
         changed = False
-        for form in self.constraints:
+        for form in tuple(self.constraints):
             spans = {a: self._scaled(a, c) for a, c in form.terms.items()}
             least = form.const + sum(low for low, _ in spans.values())
             if least > 0:
                 self.contradiction = True
                 return False
             for atom, coefficient in form.terms.items():
+                room = -(least - spans[atom][0])
+                if isinstance(atom, Quotient):
+                    changed |= self._limit_quotient(atom, coefficient, room)
+                    continue
                 if not isinstance(atom, (Coordinate, Parameter)):
                     continue
-                room = -(least - spans[atom][0])
                 low, high = self.bounds.get(atom, self.intervals.interval(atom))
                 if coefficient > 0:
                     new = (low, min(high, room // coefficient))
@@ -122,6 +127,24 @@ class Context:
         if changed:
             self._reset()
         return changed
+
+    def _limit_quotient(self, atom: Quotient, coefficient: int, room: int) -> bool:
+        """Pass ``coefficient * floor(form / divisor) <= room`` on to the form; whether it is news.
+
+        ``q <= k`` is ``form < (k + 1) * divisor``, and ``q >= k`` is ``form >= k * divisor``.
+        """
+        low, high = self.atom_interval(atom)
+        if coefficient > 0:
+            limit = room // coefficient
+            news = atom.form.shifted(1 - (limit + 1) * atom.divisor) if limit < high else None
+        else:
+            limit = -(room // -coefficient)
+            bound = limit * atom.divisor
+            news = atom.form.scaled(-1).shifted(bound) if limit > low else None
+        if news is None or any(news.key == known.key for known in self.constraints):
+            return False
+        self.constraints.append(news)
+        return True
 
     def _scaled(self, atom: Atom, coefficient: int) -> Interval:
         low, high = self.atom_interval(atom)
