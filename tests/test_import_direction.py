@@ -35,6 +35,7 @@ MAY_IMPORT = {
 # Modules whose job is to look further, inside a function, so that importing them stays cheap.
 LAZY = {
     ("lang.kernel", "driver"),  # a call compiles and launches
+    ("driver", "tune"),  # a stored winner's options, when told to use them
     ("__init__", "*"),  # public names are resolved on first use
 }
 TVM = {"tirx", "lowering", "analysis", "transform", "build", "runtime", "driver", "tools", "tune"}
@@ -119,6 +120,21 @@ def test_analysis_takes_only_the_vocabulary_of_plan():
     for path in (PACKAGE / "analysis").glob("*.py"):
         found = {m for m in imports(path) if m.startswith("tvm_tilex.plan")}
         assert found <= vocabulary, path.name
+
+
+def test_a_measurement_cannot_reach_what_decides_legality():
+    """The tuner picks among plans: it sees neither proofs nor passes, and they do not see it."""
+    deciding = {"analysis", "lowering", "tirx", "sim"}
+    assert not MAY_IMPORT["tune"] & deciding
+    for package in (*deciding, "plan", "transform", "build", "runtime"):
+        assert "tune" not in MAY_IMPORT[package], package
+    # What the compiler takes from the tuner is options, by one door.
+    found = {m for m in imports(PACKAGE / "driver.py") if m.startswith("tvm_tilex.tune")}
+    assert found == {"tvm_tilex.tune.lookup"}
+    # Of the passes' package the tuner knows the options alone, and of plans nothing.
+    for path in (PACKAGE / "tune").glob("*.py"):
+        ours = {m for m in imports(path) if package_of(m) in ("transform", "plan")}
+        assert ours <= {"tvm_tilex.transform.options"}, path.name
 
 
 def test_plan_sees_integers_only():

@@ -25,7 +25,7 @@ _LAZY = {
     "compile": "tvm_tilex.driver",
     "lower": "tvm_tilex.driver",
 }
-_MODULES = ("errors", "ir", "kernels", "layout", "sim", "torch", "transform")
+_MODULES = ("errors", "ir", "kernels", "layout", "sim", "torch", "transform", "tune")
 
 __all__ = [
     *_language,

@@ -42,6 +42,7 @@ def compile(
     target: Any = "llvm",
     options: CompileOptions | None = None,
     dump: str | Path | None = None,
+    tuned: bool | str | Path | None = None,
     **static: Any,
 ) -> Artifact:
     """Compile a tile kernel for argument shapes and types.
@@ -58,6 +59,10 @@ def compile(
         :class:`tx.CompileOptions`.
     dump
         A folder that receives every stage as numbered files (also ``TILEX_DUMP``).
+    tuned
+        True uses the options that tuning found best for exactly this kernel, these options, target,
+        device and versions, if the user's tuning database has them; a path names a database. None
+        asks the environment (``TILEX_TUNED``).
     static
         Values of the kernel's compile-time constants.
 
@@ -70,9 +75,39 @@ def compile(
     folder = Path(dump) if dump is not None else settings.current().dump
     options = options or CompileOptions()
     resolved = resolve_target(target)
+    database = settings.tuned() if tuned is None else tuned
+    if database:
+        return _tuned(program, resolved, options, folder, database)
+    return _compiled(program, resolved, options, folder)
+
+
+def _compiled(
+    program: Program, target: Any, options: CompileOptions, folder: Path | None
+) -> Artifact:
     if folder is not None:
-        return _compile(program, resolved, options, folder)
-    return _cached(program, resolved, options)
+        return _compile(program, target, options, folder)
+    return _cached(program, target, options)
+
+
+def _tuned(
+    program: Program,
+    target: Any,
+    options: CompileOptions,
+    folder: Path | None,
+    database: bool | str | Path,
+) -> Artifact:
+    """Compile with a stored winner's options; they are proved and planned like any others."""
+    from tvm_tilex.tune.lookup import stored_winner, unusable
+
+    winner = stored_winner(program, target, options, database)
+    if winner is None:
+        return _compiled(program, target, options, folder)
+    try:
+        artifact = _compiled(program, target, winner.options, folder)
+    except TilexError as error:
+        unusable(winner, error)
+        return _compiled(program, target, options, folder)
+    return replace(artifact, tuned=winner.origin)
 
 
 def lower(
@@ -89,7 +124,7 @@ def lower(
 def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Run ``kernel`` on arrays: compile for their types and device (cached) and launch."""
     signature = _signature(arrays, keywords)
-    environment = kernel.environment()
+    environment = (kernel.environment(), _tuning_state())
     launch = kernel.launches.get((signature, environment)) if signature is not None else None
     if launch is not None and launch(arrays):
         return
@@ -139,6 +174,16 @@ def _call(
         kernel.artifacts[key] = artifact
     artifact.launch(arguments)
     return artifact
+
+
+def _tuning_state() -> Any:
+    """What a stored winner depends on beside the key: the database, as it is now, if it is used."""
+    database = settings.tuned()
+    if not database:
+        return None
+    from tvm_tilex.tune.lookup import state
+
+    return state(database)
 
 
 def _compile_for(

@@ -52,7 +52,7 @@ class Artifact:
 
     ``tile_ir`` is the captured program, ``tirx`` the reference module, ``scheduled`` the module
     after this package's passes, ``module`` TVM's executable. ``proof`` and ``plan`` are None where
-    the reference map is used.
+    the reference map is used. ``tuned`` says which stored winner the options are from, if any.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Artifact:
     plan: GroupPlan | None = None
     device: DeviceArtifact | None = None
     text_only: bool = False
+    tuned: str | None = None
     recompile: Callable[[CompileOptions], Artifact] | None = field(
         default=None, compare=False, repr=False
     )

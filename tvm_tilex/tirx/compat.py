@@ -39,6 +39,7 @@ __all__ = [
     "prim_func_pass",
     "register_intrin_lowering",
     "register_op",
+    "request_server",
     "s_tir",
     "structural_equal",
     "structural_map",
@@ -79,3 +80,22 @@ def name(text: str, node: Any) -> Any:
     """Name a variable or buffer under construction, and return it."""
     IRBuilder.name(text, node)
     return node
+
+
+def request_server(host: str, port: int, key: str) -> tuple[str, int, str]:
+    """Ask an RPC tracker for a server: its host, port and the key that opens this one session.
+
+    TVM's own ``TrackerSession.request`` connects at once and does not say to which server.
+    """
+    from tvm.rpc import base, connect_tracker
+
+    tracker = connect_tracker(host, port)
+    try:
+        base.sendjson(tracker._sock, [base.TrackerCode.REQUEST, key, "", 1])
+        code, answer = base.recvjson(tracker._sock)
+    finally:
+        tracker.close()
+    if code != base.TrackerCode.SUCCESS:
+        raise RuntimeError(f"the tracker answered {answer}")
+    url, server_port, session_key = answer
+    return str(url), int(server_port), str(session_key)

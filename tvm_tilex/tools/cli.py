@@ -25,7 +25,11 @@ _COMMANDS = {
     "list": "tvm_tilex.tools.list_command",
     "run": "tvm_tilex.tools.run_command",
     "sim": "tvm_tilex.tools.sim_command",
+    "tune": "tvm_tilex.tools.tune_command",
+    "tuned": "tvm_tilex.tools.tuned_command",
 }
+# Commands whose name is taken in their own module.
+_FUNCTIONS = {"list": "list_kernels", "tune": "tune_command"}
 _HELP = {
     "bench": "Time a kernel beside a copy, after checking it against FP64.",
     "explain": "Show every stage of a kernel's compilation.",
@@ -33,6 +37,8 @@ _HELP = {
     "list": "List the kernels of the library.",
     "run": "Compile a kernel, run it and check it against FP64.",
     "sim": "Run a Metal source file in the simulator.",
+    "tune": "Measure a kernel's candidates and keep the best.",
+    "tuned": "List, export or import stored winners.",
 }
 
 
@@ -46,7 +52,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(_COMMANDS[cmd_name])
-        found: click.Command = getattr(module, {"list": "list_kernels"}.get(cmd_name, cmd_name))
+        found: click.Command = getattr(module, _FUNCTIONS.get(cmd_name, cmd_name))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

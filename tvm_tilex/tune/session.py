@@ -1,0 +1,226 @@
+"""A tuning run: search every subject, then measure each winner anew.
+
+Legality is never decided here. A candidate is compiled like any kernel, with the proof and the
+refusals that this brings; the tuner chooses among those that were right.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tvm_tilex.build.target import resolve_target
+from tvm_tilex.ir.print import format_program
+from tvm_tilex.tune.errors import ReportError, TuningError
+from tvm_tilex.tune.final import measure_winner
+from tvm_tilex.tune.job import SubjectSpec
+from tvm_tilex.tune.metric import require_metric
+from tvm_tilex.tune.pool import Pool, Task
+from tvm_tilex.tune.progress import Progress
+from tvm_tilex.tune.record import Trial
+from tvm_tilex.tune.report import Report, Section, Settings
+from tvm_tilex.tune.search import Strategy, make_strategy
+from tvm_tilex.tune.space import Candidate, require_budget, rotated
+from tvm_tilex.tune.trials import make_job, trial_of
+from tvm_tilex.tune.versions import environment, versions
+
+__all__ = ["new_report", "resumed", "run"]
+
+
+def new_report(settings: Settings, subjects: Sequence[SubjectSpec]) -> Report:
+    """A report without trials; every refusal that needs no work is raised here.
+
+    Raises
+    ------
+    BudgetError
+        If the space has more compilations than the budget.
+    MetricError, OptionError, TilexError
+        If a metric, a search or a subject is not what it must be.
+    """
+    if not subjects:
+        raise TuningError("nothing to tune: no shape is given")
+    bound = settings.trials if settings.search == "optuna" else None
+    require_budget(settings.space, len(subjects), settings.budget, trials=bound)
+    kind = resolve_target(settings.target).kind.name
+    for endpoint in settings.endpoints:
+        require_metric(settings.metric, kind, endpoint)
+    count = len(settings.space.candidates())
+    sections = []
+    for position, spec in enumerate(subjects):
+        subject = spec.subject()
+        entry, shape = subject.entry, subject.shape
+        moved = entry.useful_bytes(shape[0], shape[1], subject.dtype) if entry else None
+        order = rotated(count, position, len(subjects))
+        sections.append(Section(spec, format_program(subject.capture()), moved, order))
+    created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return Report(settings, environment(), created, sections)
+
+
+def resumed(report: Report, wanted: Report) -> Report:
+    """The report of an earlier run, if it is of the same work as ``wanted``; endpoints may differ.
+
+    Raises
+    ------
+    ReportError
+        Naming what differs.
+    """
+    old, new = report.settings.to_dict(), wanted.settings.to_dict()
+    free = {"budget", "limit", "endpoints"}
+    differing = [name for name in new if name not in free and old[name] != new[name]]
+    texts = [[(s.subject, s.tile_ir) for s in r.sections] for r in (report, wanted)]
+    if texts[0] != texts[1]:
+        differing.append("kernels or shapes")
+    differing += [name for name, now in versions().items() if report.environment.get(name) != now]
+    if differing:
+        raise ReportError(f"the report is of another run: it differs in {', '.join(differing)}")
+    return replace(report, settings=wanted.settings, status="running", reason=None)
+
+
+def run(report: Report, path: Path, progress: Progress | None = None) -> Report:
+    """Carry on until every section has its winner; the report is written after each trial.
+
+    Raises
+    ------
+    KeyboardInterrupt, TuningError
+        After writing the report; ``resumed`` takes it up again.
+    """
+    progress = progress or Progress()
+    report.write(path)
+    pool = Pool(report.settings.endpoints)
+    try:
+        for section in report.sections:
+            if section.winner is None and section.ended is None:
+                _section(report, section, pool, path, progress)
+        report.status = "complete"
+    except BaseException as error:
+        report.status = "interrupted"
+        report.reason = str(error) or type(error).__name__
+        raise
+    finally:
+        report.lost_devices += [
+            {"device": lost.endpoint.name, "reason": lost.reason} for lost in pool.lost
+        ]
+        report.write(path)
+        pool.close()
+    return report
+
+
+def _section(report: Report, section: Section, pool: Pool, path: Path, progress: Progress) -> None:
+    began = time.monotonic() - section.seconds
+    search = _Search(report, section, pool, path, progress)
+    progress.begin(section, len(search.candidates))
+    search.score()
+    search.try_all()
+    section.winner, reason = measure_winner(section, search.candidates, report.settings, pool)
+    section.seconds = time.monotonic() - began
+    section.ended = reason or "searched"
+    report.write(path)
+    progress.finished(section)
+
+
+class _Search:
+    """The trials of one section, in the order of its strategy."""
+
+    def __init__(
+        self, report: Report, section: Section, pool: Pool, path: Path, progress: Progress
+    ) -> None:
+        self.candidates = report.settings.space.candidates()
+        self._report, self._section, self._pool = report, section, pool
+        self._path, self._progress = path, progress
+        self._settings = report.settings
+        self._began = time.monotonic() - section.seconds
+        self._lost_before = len(pool.lost)
+        self._in_flight: dict[int, Task] = {}
+
+    def score(self) -> None:
+        """Ask the cost model first, where the search wants its order: compilation only."""
+        if self._settings.search != "model":
+            return
+        known = set(self._section.scores) | self._section.tried
+        for candidate in self.candidates:
+            if candidate.index in known:
+                continue
+            job = make_job(self._settings, self._section.subject, candidate, measure=False)
+            self._pool.submit(Task(("score", candidate), job))
+        while self._pool.pending:
+            task, outcome = self._pool.next()
+            if outcome["status"] != "compiled":
+                self._record(trial_of(task, outcome))
+                continue
+            score = outcome["facts"]["score"]
+            if score is not None:
+                self._section.scores[task.tag[1].index] = score
+        self._save()
+
+    def try_all(self) -> None:
+        """Measure what the strategy asks for; the default is always among it."""
+        strategy = self._strategy()
+        if 0 not in self._section.tried:
+            self._submit(self.candidates[0])
+        while True:
+            while self._pool.free > 0 and (index := strategy.next()) is not None:
+                if index not in self._section.tried and index not in self._in_flight:
+                    self._submit(self.candidates[index])
+            if not self._pool.pending:
+                return
+            trial = self._take()
+            strategy.tell(trial.candidate, trial.value(self._settings.metric))
+
+    def _strategy(self) -> Strategy:
+        settings, section = self._settings, self._section
+        strategy = make_strategy(
+            settings.search,
+            self.candidates,
+            section.order,
+            section.scores,
+            trials=settings.trials or len(self.candidates),
+            patience=settings.patience,
+            seed=settings.seed,
+        )
+        for trial in section.trials:
+            if trial.status == "refused" and settings.search == "model":
+                continue  # known before anything was measured: it says nothing of the order
+            strategy.tell(trial.candidate, trial.value(settings.metric))
+        return strategy
+
+    def _submit(self, candidate: Candidate) -> None:
+        job = make_job(self._settings, self._section.subject, candidate)
+        lost = [entry for entry in self._section.lost if entry["candidate"] == candidate.index]
+        attempts = [{"device": e["device"], "reason": e["reason"]} for e in lost]
+        self._in_flight[candidate.index] = Task(("trial", candidate), job, attempts)
+        self._pool.submit(self._in_flight[candidate.index])
+
+    def _take(self) -> Trial:
+        try:
+            task, outcome = self._pool.next()
+        finally:
+            self._note_losses()
+        del self._in_flight[task.tag[1].index]
+        trial = trial_of(task, outcome)
+        self._record(trial)
+        return trial
+
+    def _note_losses(self) -> None:
+        """Keep what the loss of a device took, so that a resumed run knows it too."""
+        self._section.lost = [
+            {"candidate": index, **attempt}
+            for index, task in self._in_flight.items()
+            for attempt in task.attempts
+        ]
+        for lost in self._pool.lost[self._lost_before :]:
+            self._progress.lost(lost)
+        self._lost_before = len(self._pool.lost)
+
+    def _record(self, trial: Trial) -> None:
+        assert trial.candidate not in self._section.tried, "a trial is counted once"
+        self._section.trials.append(trial)
+        self._section.lost = [e for e in self._section.lost if e["candidate"] != trial.candidate]
+        self._save()
+        self._progress.trial(self._section, trial)
+
+    def _save(self) -> None:
+        self._section.seconds = time.monotonic() - self._began
+        self._report.write(self._path)
