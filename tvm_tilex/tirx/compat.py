@@ -34,6 +34,7 @@ __all__ = [
     "Var",
     "builder",
     "call",
+    "cuda_function",
     "ir",
     "name",
     "prim_func_pass",
@@ -74,6 +75,14 @@ _REGISTERED: set[str] = set()
 def call(op: str, *arguments: Any, dtype: str) -> Any:
     """Call a registered operator with a known result type."""
     return Call(Op.get(op), list(arguments), ret_ty=dtype)
+
+
+def cuda_function(name: str, *arguments: Any, source: str, dtype: str) -> Any:
+    """Call a CUDA device function whose ``source`` is emitted in front of the kernel, once."""
+    # Importing TVM's CUDA operators takes time that other targets need not spend.
+    from tvm.backend.cuda.op import cuda_func_call
+
+    return cuda_func_call(name, *arguments, source_code=source, return_type=dtype)
 
 
 def name(text: str, node: Any) -> Any:

@@ -74,6 +74,7 @@ from tvm_tilex.transform.common import (
     with_body,
 )
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
+from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
 from tvm_tilex.transform.vector_access import VectorAccess
@@ -132,6 +133,7 @@ class _Mapper:
     packed: Any  # q, the packed program coordinate
     vectors: VectorAccess
     unroll: int
+    refine: bool  # divide by a row's number through its reciprocal
     stripes: dict[Any, Any] = field(default_factory=dict)
     partials: list[Any] = field(default_factory=list)
 
@@ -154,7 +156,7 @@ class _Mapper:
         packed = tirx.IntImm(dtype, 0) if alone else tirx.floordiv(index, workers)
         worker = index if alone else tirx.floormod(index, workers)
         execution = ExecutionMap(plan, worker, dtype, hint_unroll)
-        return cls(program, plan, block, thread, execution, packed, vectors, unroll)
+        return cls(program, plan, block, thread, execution, packed, vectors, unroll, hint_unroll)
 
     def map(self) -> Any:
         """The launch of all threadgroups."""
@@ -242,9 +244,19 @@ class _Mapper:
         return structural_map(expression, (TensorLoad, stripe), order="post")
 
     def _domain(self, domain: Domain) -> Any:
+        variables = tuple(loop.loop_var for loop in domain.loops)
+        division = invariant_division(domain.store.value, variables) if self.refine else None
+        if division is None:
+            return self._elements(domain, domain.store.value)
+        fast, slow = (self._elements(domain, v) for v in (division.value, domain.store.value))
+        return sequence(division.prepare, tirx.IfThenElse(division.safe, fast, slow))
+
+    def _elements(self, domain: Domain, result: Any) -> Any:
+        """Store ``result`` for every element that the worker owns."""
+
         def element(pack: Pack) -> Any:
             at = _unflatten(domain, pack.element, self._integer)
-            value = self._own(substitute(domain.store.value, at), pack)
+            value = self._own(substitute(result, at), pack)
             stripe = self.stripes.get(domain.store.buffer)
             if stripe is not None:
                 return self.vectors.pack(pack, tirx.BufferStore(stripe, value, [pack.slot]))
