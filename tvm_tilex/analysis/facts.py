@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import math
 
+from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.effects import reads_what_it_writes
+from tvm_tilex.analysis.liveness import live_stripes
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.facts import ProgramFacts
-from tvm_tilex.tirx.compat import tirx
 
-__all__ = ["element_count", "program_facts"]
-
-
-def element_count(buffer: object) -> int | None:
-    """Number of elements of a buffer of constant shape, or None."""
-    count = 1
-    for extent in buffer.ty.shape:  # type: ignore[attr-defined]
-        if not isinstance(extent, tirx.IntImm):
-            return None
-        count *= int(extent.value)
-    return count
+__all__ = ["program_facts"]
 
 
 def program_facts(subject: Subject) -> ProgramFacts:
@@ -35,6 +26,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
         kinds=tuple(r.update.combiner for r in subject.reductions),
         domains=tuple(domain.count for domain in subject.domains),
         stripes=stripes,
+        live_stripes=live_stripes(subject),
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,

@@ -21,7 +21,8 @@ class KernelLaunch:
     ``grid`` counts threadgroups, ``group`` threads of a threadgroup, both as (x, y, z).
     ``buffers`` names the kernel's parameters in the order of the device function's buffers;
     ``scalars`` are the values of the trailing scalar structure, in field order.
-    ``shared_bytes`` is the static threadgroup memory.
+    ``shared_bytes`` is the static threadgroup memory, ``cluster`` the threadgroups that must be
+    launched as one cluster.
     """
 
     entry: str
@@ -30,6 +31,7 @@ class KernelLaunch:
     buffers: tuple[str, ...]
     scalars: tuple[int | float, ...]
     shared_bytes: int
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def _launch(split: IRModule, call: Any) -> KernelLaunch:
         buffers=tuple(buffers),
         scalars=tuple(scalars),
         shared_bytes=_shared_bytes(device),
+        cluster=_extents(entry, extents, "clusterCtaIdx"),
     )
 
 

@@ -26,7 +26,8 @@ class CostFacts:
     """Facts of one legal candidate. Counts are exact; nothing here is measured occupancy.
 
     ``physical_groups`` is ceil(P/Q); ``elements`` the useful scalar elements of a program over its
-    separate domains and reductions; ``useful_lane_work`` is elements / (rounds * W).
+    separate domains and reductions; ``workers`` serve a program, on ``blocks_per_program``
+    threadgroups; ``useful_lane_work`` is elements / (rounds * W).
     ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
     store. ``widest`` is the most elements a worker owns of one domain or reduction, and
     ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
@@ -50,6 +51,7 @@ class CostFacts:
     write_slots: int
     widest: int
     vector_width: int
+    blocks_per_program: int = 1
     repartitioned: int = 0
 
 
@@ -108,7 +110,8 @@ class ServiceCost:
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
-        threads = facts.workers * facts.programs_per_group * facts.physical_groups
+        group = facts.workers * facts.programs_per_group // facts.blocks_per_program
+        threads = group * facts.physical_groups
         reads = self.read * facts.reads * facts.read_slots
         writes = self.write * facts.writes * facts.write_slots
         return self.analytic(facts) + (reads + writes) / threads
@@ -133,7 +136,7 @@ class StreamingCost:
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
-        threads = facts.workers * facts.programs_per_group
+        threads = facts.workers * facts.programs_per_group // facts.blocks_per_program
         return (
             abs(math.log2(facts.widest / self.elements))
             + self.thread * abs(math.log2(threads / self.threads))

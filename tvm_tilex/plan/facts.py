@@ -20,8 +20,9 @@ class ProgramFacts:
     ``reads`` and ``writes`` count global elements a program loads and stores.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage.
-    ``repartitions`` are the element counts of the tiles that the source places anew; each is also
-    among ``domains`` and ``stripes``, which price its storing and its storage.
+    ``live_stripes`` are the element counts of the stripes that hold a value at the same time, one
+    entry for each set of them; ``repartitions`` those of the tiles that the source places anew,
+    each also among ``domains`` and ``stripes``, which price its storing and its storage.
     """
 
     programs: int
@@ -36,19 +37,25 @@ class ProgramFacts:
     index_limit: int = 2**31 - 1
     vector_width: int = 1
     repartitions: tuple[int, ...] = ()
+    live_stripes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class TargetFacts:
     """Limits of a device: threads of a group, shared bytes of a group, lanes of a SIMD group.
 
-    ``lane_elements`` are the V that automatic planning considers.
+    ``lane_elements`` are the V that automatic planning considers; ``cluster_blocks`` the most
+    threadgroups that can serve one program and exchange partials, 1 where none can.
+    ``reuses_stripes`` says that the device compiler keeps stripes in registers and gives those of a
+    dead one to another, so that only live ones count.
     """
 
     max_threads: int
     shared_bytes: int
     lanes: int = 32
     lane_elements: tuple[int, ...] = (1,)
+    cluster_blocks: int = 1
+    reuses_stripes: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,10 +65,13 @@ class Request:
     threads: int = 0
     programs_per_group: int = 0
     lane_elements: int = 0
+    blocks_per_program: int = 0
     max_striped_scalars: int = 64
     max_candidates: int = 256
 
     @property
     def explicit(self) -> bool:
         """Whether anything is asked for exactly."""
-        return bool(self.threads or self.programs_per_group or self.lane_elements)
+        return bool(
+            self.threads or self.programs_per_group or self.lane_elements or self.blocks_per_program
+        )

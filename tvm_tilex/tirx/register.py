@@ -45,6 +45,11 @@ SUBGROUP = {
     "maximum": "tilex.subgroup_maximum",
     "minimum": "tilex.subgroup_minimum",
 }
+# A cluster's threadgroups: arrive at its barrier, wait for it; write a number into the same place
+# of another one's threadgroup memory.
+CLUSTER_ARRIVE = "tilex.cluster_arrive"
+CLUSTER_WAIT = "tilex.cluster_wait"
+CLUSTER_PUBLISH = "tilex.cluster_publish"
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
 FENCE = "tilex.fence"
 
@@ -96,6 +101,9 @@ def register() -> None:
     for combiner, op in SUBGROUP.items():
         compat.register_op(op, "SIMD-group collective", effect=compat.OPAQUE, vectorizable=False)
         compat.register_intrin_lowering(op, target="metal", f=_metal_collective(combiner), level=99)
+    for op in (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH):
+        compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
+        compat.register_intrin_lowering(op, target="cuda", f=_cluster(op), level=99)
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
     for target in ("cuda", "metal"):
@@ -196,6 +204,33 @@ def _node(node: Callable[..., Any]) -> Callable[[Any], Any]:
 
 def _unequal(call: Any) -> Any:
     return tirx.Not(tirx.EQ(*call.args))
+
+
+# The barrier orders threadgroup memory too: the compiler must keep accesses on their side of it.
+_CLUSTER_SOURCE = {
+    CLUSTER_ARRIVE: """
+__device__ __forceinline__ void tilex_cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+""",
+    CLUSTER_WAIT: """
+__device__ __forceinline__ void tilex_cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+""",
+    CLUSTER_PUBLISH: """
+__device__ __forceinline__ void tilex_cluster_publish(float* place, int block, float value) {
+  unsigned int local = static_cast<unsigned int>(__cvta_generic_to_shared(place)), remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(block));
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+}
+""",
+}
+
+
+def _cluster(op: str) -> Callable[[Any], Any]:
+    function, source = op.replace(".", "_"), _CLUSTER_SOURCE[op]
+    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="void")
 
 
 def _metal_collective(combiner: str) -> Callable[[Any], Any]:

@@ -35,6 +35,9 @@ class CompileOptions:
         Exact number of programs packed into a group.
     reduction_lane_elements
         Exact number of consecutive elements a worker owns: 1, 2, 4 or 8.
+    reduction_blocks_per_program
+        Exact number of threadgroups, a cluster, that share one program (CUDA of compute capability
+        9.0 and later: 1, 2, 4 or 8).
     reduction_unroll
         Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
     vector_access
@@ -57,6 +60,7 @@ class CompileOptions:
     threads_per_group: int = 0
     reduction_programs_per_group: int = 0
     reduction_lane_elements: int = 0
+    reduction_blocks_per_program: int = 0
     reduction_unroll: int = 1
     vector_access: bool = True
     shared_tile_materialization: SharedTileMaterialization | None = None
@@ -74,6 +78,7 @@ class CompileOptions:
         _require(self, "threads_per_group", threads % 32 == 0, "a multiple of 32")
         for name, choices in (
             ("reduction_lane_elements", (0, *_ELEMENTS)),
+            ("reduction_blocks_per_program", (0, *_ELEMENTS)),
             ("reduction_unroll", _ELEMENTS),
         ):
             value = getattr(self, name)
@@ -90,6 +95,7 @@ class CompileOptions:
             self.threads_per_group
             or self.reduction_programs_per_group
             or self.reduction_lane_elements
+            or self.reduction_blocks_per_program
         )
 
     def to_json(self) -> str:
