@@ -85,6 +85,7 @@ def register() -> None:
             compat.register_intrin_lowering(op, target=target, f=rule, level=99)
         rule = _rounding(keep)
         compat.register_intrin_lowering(ROUND_BFLOAT16, target=target, f=rule, level=99)
+    compat.register_intrin_lowering(ROUND_BFLOAT16, target="cuda", f=_cuda_rounding, level=99)
     for op, instruction in _CUDA_EXTREMA.items():
         rule = _cuda_extremum(instruction)
         compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
@@ -257,6 +258,29 @@ def _rounding(keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return tirx.Let(x, keep(value), tirx.Let(bits, tirx.reinterpret(words, x), near))
 
     return lower
+
+
+_CUDA_ROUNDING = """
+__device__ __forceinline__ float tilex_round_bfloat16(float a) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  unsigned short upper;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(upper) : "f"(a));
+  return __uint_as_float(static_cast<unsigned int>(upper) << 16);
+#else
+  unsigned int bits = __float_as_uint(a);
+  unsigned int cut = (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
+  return a == a ? __uint_as_float(cut) : __uint_as_float(0x7FC00000u);
+#endif
+}
+"""
+
+
+def _cuda_rounding(call: Any) -> Any:
+    """One conversion (``cvt.rn.bf16.f32``, sm_80 and later) instead of six integer operations."""
+    if call.ty.dtype.lanes != 1:
+        return _rounding(_keep)(call)
+    function = "tilex_round_bfloat16"
+    return compat.cuda_function(function, *call.args, source=_CUDA_ROUNDING, dtype="float32")
 
 
 def _wrap(call: Any) -> Any:
