@@ -17,7 +17,8 @@ class ProgramFacts:
     stands in a repeated loop, without which partials of two iterations could race;
     ``reads_what_it_writes`` that some global buffer is both loaded and stored.
     ``index_limit`` is the largest value of the program's index type.
-    ``reads`` and ``writes`` count global elements a program loads and stores.
+    ``reads`` and ``writes`` count global elements that a program loads and stores, ``bytes`` their
+    bytes.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage.
     ``live_stripes`` are the element counts of the stripes that hold a value at the same time, one
@@ -38,6 +39,7 @@ class ProgramFacts:
     vector_width: int = 1
     repartitions: tuple[int, ...] = ()
     live_stripes: tuple[tuple[int, ...], ...] = ()
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,7 @@ def cost_facts(
         writes=facts.writes,
         widest=stripe_length(max((*facts.domains, *facts.reductions)), workers, elements),
         vector_width=facts.vector_width,
+        bytes=facts.bytes,
         repartitioned=sum(facts.repartitions),
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
         read_slots=groups * packed if subgroups > 1 else facts.programs,

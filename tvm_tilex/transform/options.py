@@ -51,7 +51,7 @@ class CompileOptions:
         Bound on the candidates a planner may enumerate.
     cost_policy
         Name of the policy that scores legal candidates; ``default`` is ``analytic`` on Metal and
-        ``streaming``, fitted to measurements, on CUDA.
+        ``occupancy``, fitted to measurements, on CUDA.
     """
 
     metal_subgroup_reductions: bool | None = None
