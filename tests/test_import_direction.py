@@ -116,7 +116,7 @@ def test_the_simulator_knows_errors_only():
 
 def test_analysis_takes_only_the_vocabulary_of_plan():
     """Facts and resource formulas, which are integers; never a candidate, a cost or a plan."""
-    vocabulary = {"tvm_tilex.plan.facts", "tvm_tilex.plan.resources"}
+    vocabulary = {f"tvm_tilex.plan.{name}" for name in ("facts", "group_facts", "resources")}
     for path in (PACKAGE / "analysis").glob("*.py"):
         found = {m for m in imports(path) if m.startswith("tvm_tilex.plan")}
         assert found <= vocabulary, path.name

@@ -6,6 +6,7 @@ This module and ``tune`` alone see both ends of the pipeline.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
+from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.runtime.arguments import Argument, at_call, describe, require_same_device
 from tvm_tilex.runtime.artifact import Artifact
@@ -268,6 +270,7 @@ def _compile(
         module=executable,
         proof=_proof(scheduled[program.name]),
         plan=_plan(scheduled[program.name]),
+        group_plans=_group_plans(scheduled[program.name]),
         device=_device(program.name, target, module, executable, recorder),
         text_only=text_only,
         recompile=lambda changed: _compile(program, target, changed, None),
@@ -336,6 +339,12 @@ def _proof(function: Any) -> ProofRecord | None:
 def _plan(function: Any) -> GroupPlan | None:
     text = function.attrs.get(attrs.PLAN, None)
     return None if text is None else GroupPlan.from_json(str(text))
+
+
+def _group_plans(function: Any) -> tuple[CooperativePlan, ...]:
+    text = function.attrs.get(attrs.GROUP_PLANS, None)
+    found = [] if text is None else json.loads(str(text))
+    return tuple(CooperativePlan.from_json(json.dumps(plan)) for plan in found)
 
 
 @contextlib.contextmanager

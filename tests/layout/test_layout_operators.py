@@ -10,7 +10,6 @@ from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout import (
     ComposedLayout,
     CuteLayout,
-    IndexSet,
     OperatorError,
     Swizzle,
     blocked_product,
@@ -22,15 +21,12 @@ from tvm_tilex.layout import (
     filter_zeros,
     flat_divide,
     flat_product,
-    index_map,
     left_inverse,
     logical_divide,
     logical_product,
-    lt,
     parse_cute_layout,
     parse_map,
     raked_product,
-    restrict,
     right_inverse,
     slice_layout,
     tiled_divide,
@@ -382,25 +378,3 @@ def test_operators_accept_their_own_results_only_as_layouts():
     with pytest.raises(OperatorError, match="MixedRadix is not a CuTe layout"):
         coalesce(parse_map("4:1"))
     assert isinstance(complement(first, 48).layout, CuteLayout)
-
-
-def test_maps_compose_and_divide_as_functions_of_their_linear_index():
-    box = IndexSet.box(i=8, j=6)
-    source = index_map(box, IndexSet.box(x=64), lambda i, j: (i * 6 + j) ^ 3)
-    tiles = zipped_divide(source, (4, 3))
-    assert all(o.verdict.proven for o in tiles.obligations)
-    for i in range(8):
-        for j in range(6):
-            assert tiles.layout(i % 4 + 4 * (j % 3), i // 4 + 2 * (j // 3)) == source(i, j)
-    row = composition(source, L("6:8"))
-    assert [row.layout(j) for j in range(6)] == [source(0, j) for j in range(6)]
-    moved = composition(parse_map("(4,8):(8,1) + 3"), L("(8,4)"))
-    assert str(moved.layout).endswith("((4,2),4):((8,1),2) + 3)")
-    again = logical_divide(moved, 4).layout
-    assert [again(i, 0) for i in range(4)] == [3, 11, 19, 27]
-    with pytest.raises(OperatorError, match="round_up=True covers"):
-        zipped_divide(source, (5, 3))
-    with pytest.raises(OperatorError, match="no values past its domain"):
-        zipped_divide(source, (5, 3), round_up=True)
-    with pytest.raises(OperatorError, match="not a static box"):
-        logical_divide(restrict(source, lambda i, j: lt(i + j, 5)), 4)

@@ -21,8 +21,8 @@ class KernelLaunch:
     ``grid`` counts threadgroups, ``group`` threads of a threadgroup, both as (x, y, z).
     ``buffers`` names the kernel's parameters in the order of the device function's buffers;
     ``scalars`` are the values of the trailing scalar structure, in field order.
-    ``shared_bytes`` is the static threadgroup memory, ``cluster`` the threadgroups that must be
-    launched as one cluster.
+    ``shared_bytes`` is the static threadgroup memory, ``dynamic_shared_bytes`` what the launch
+    must ask for (CUDA beyond 48 KiB; the function's attribute too).
     """
 
     entry: str
@@ -31,7 +31,7 @@ class KernelLaunch:
     buffers: tuple[str, ...]
     scalars: tuple[int | float, ...]
     shared_bytes: int
-    cluster: tuple[int, int, int] = (1, 1, 1)
+    dynamic_shared_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def _launch(split: IRModule, call: Any) -> KernelLaunch:
         group=_extents(entry, extents, "threadIdx"),
         buffers=tuple(buffers),
         scalars=tuple(scalars),
-        shared_bytes=_shared_bytes(device),
-        cluster=_extents(entry, extents, "clusterCtaIdx"),
+        shared_bytes=_shared_bytes(device, "shared"),
+        dynamic_shared_bytes=_shared_bytes(device, "shared.dyn"),
     )
 
 
@@ -109,12 +109,12 @@ def _extents(entry: str, extents: dict[str, Any], prefix: str) -> tuple[int, int
     return found[0], found[1], found[2]
 
 
-def _shared_bytes(device: Any) -> int:
+def _shared_bytes(device: Any, scope: str) -> int:
     total = 0
 
     def visit(statement: Any) -> None:
         nonlocal total
-        if statement.buffer.scope() != "shared":
+        if statement.buffer.scope() != scope:
             return
         size = dtype_of(str(statement.buffer.ty.dtype)).bytes
         for extent in statement.buffer.ty.shape:

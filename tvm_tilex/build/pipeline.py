@@ -34,6 +34,7 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
         ]
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
+        transform.MapGroups(target, threads=min(256, limit)),
         transform.ForwardViews(target.kind.name == "cuda" if keep_views is None else keep_views),
         transform.ProveReductions(target),
         transform.PlanGroups(target),

@@ -22,6 +22,7 @@ from tvm_tilex.ir import (
     Dot,
     Group,
     Memory,
+    MemoryScope,
     Operand,
     Parallel,
     Pipeline,
@@ -35,6 +36,7 @@ from tvm_tilex.ir import (
 )
 from tvm_tilex.ir.infer import operand_dtype
 from tvm_tilex.ir.program import Definition, state_dtype
+from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering.body import BodyLowering, Coordinates
 from tvm_tilex.lowering.numbers import constant, from_view, rounded, to_view, widened
 from tvm_tilex.lowering.reduce import fold
@@ -42,7 +44,7 @@ from tvm_tilex.tirx import attrs, compat
 from tvm_tilex.tirx.compat import builder as T
 from tvm_tilex.tirx.compat import tirx
 
-__all__ = ["GroupLowering"]
+__all__ = ["GroupLowering", "private_names"]
 
 
 class GroupLowering:
@@ -99,9 +101,9 @@ class GroupLowering:
             T.buffer_store(buffer, value, self._body.slots(type_.axes, at))
 
     def _memory(self, memory: Memory) -> None:
-        scope = "shared" if memory.scope.value == "shared" else "local"
-        name = f"memory{memory.number}"
-        self._memories[memory.number] = (self._allocate(name, memory.type, scope), memory.type)
+        scope = "shared" if memory.scope is MemoryScope.shared else "local"
+        buffer = self._allocate(_memory_name(memory), memory.type, scope)
+        self._memories[memory.number] = (buffer, memory.type)
 
     # Phases
 
@@ -217,6 +219,19 @@ class GroupLowering:
         copy = Value(-1 - operand.number, operand.type)  # no other value has this number
         self._readable(copy, buffer, operand.type)
         return copy
+
+
+def private_names(group: Group) -> tuple[str, ...]:
+    """Buffers of the memory that a person placed in private memory, in order."""
+    return tuple(
+        _memory_name(statement)
+        for statement in walk(group.body)
+        if isinstance(statement, Memory) and statement.scope is MemoryScope.private
+    )
+
+
+def _memory_name(memory: Memory) -> str:
+    return f"memory{memory.number}"
 
 
 def _factors(statements: tuple[Statement, ...]) -> set[int]:

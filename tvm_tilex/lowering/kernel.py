@@ -18,7 +18,7 @@ from tvm_tilex.ir import (
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering.access import IndexSpace
 from tvm_tilex.lowering.body import BodyLowering
-from tvm_tilex.lowering.groups import GroupLowering
+from tvm_tilex.lowering.groups import GroupLowering, private_names
 from tvm_tilex.lowering.reduce import lower_reduce
 from tvm_tilex.lowering.sharing import SharedTileMaterialization, shared_values
 from tvm_tilex.tirx import attrs, compat
@@ -107,6 +107,9 @@ def _root(body: BodyLowering, nest: Parallel) -> None:
         annotations[attrs.BINDING] = nest.binding.value
     for group in (s for s in nest.body if isinstance(s, Group)):
         annotations[attrs.GROUP] = math.prod(axis.extent for axis in group.axes)
+        private = private_names(group)
+        if private:
+            annotations[attrs.PRIVATE] = ",".join(private)
     count = space.integer(math.prod(axis.extent for axis in nest.axes))
     with T.parallel(space.integer(0), count, annotations=annotations) as program:
         _run(body, nest, compat.name("program", program))

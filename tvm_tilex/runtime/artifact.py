@@ -24,6 +24,7 @@ from tvm_tilex.ir import (
 )
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering import SharedTileMaterialization
+from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.runtime.arguments import (
     Argument,
@@ -65,6 +66,7 @@ class Artifact:
     module: Any
     proof: ProofRecord | None = None
     plan: GroupPlan | None = None
+    group_plans: tuple[CooperativePlan, ...] = ()
     device: DeviceArtifact | None = None
     text_only: bool = False
     tuned: str | None = None
@@ -94,6 +96,11 @@ class Artifact:
     def fallback(self) -> str | None:
         """Why the reference map is used although SIMD groups were considered, or None."""
         if self.plan is not None:
+            return None
+        refused = self.scheduled[self.name].attrs.get(attrs.GROUP_REFUSAL, None)
+        if refused is not None:
+            return str(refused)
+        if self.group_plans:
             return None
         if self.proof is None:
             return self._not_considered

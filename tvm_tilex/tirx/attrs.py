@@ -14,6 +14,8 @@ Loops
     On the outermost loop of a domain that materializes a repartition: the TileIR value.
 ``tilex.group``
     On a root loop whose programs are cooperative groups: the elements of the group's domain.
+``tilex.private``
+    On such a loop: names of the tiles that a person placed in private memory.
 ``tilex.pipeline``
     On the serial loop of a pipeline: its nest number.
 ``tilex.outputs``
@@ -34,6 +36,8 @@ Functions
     Set when the result depends on an order or on NaN propagation that fast math does not keep.
 ``tilex.proof`` / ``tilex.plan`` / ``tilex.plan_refusal``
     JSON texts: the admission table's verdicts, the GroupPlan, or why no plan fits.
+``tilex.group_plans`` / ``tilex.group_refusal``
+    JSON text of the plans of composed groups, or why a group's programs run on one thread each.
 ``tilex.alignment``
     Bytes that the base address of a parameter must be a multiple of, by name: what vector
     accesses assume. Checked at launch.
@@ -52,6 +56,8 @@ __all__ = [
     "DOT",
     "FENCED",
     "GROUP",
+    "GROUP_PLANS",
+    "GROUP_REFUSAL",
     "NESTED",
     "OPTIONS",
     "OUTPUTS",
@@ -61,6 +67,7 @@ __all__ = [
     "PLAN_REFUSAL",
     "POLICY",
     "PRECISE",
+    "PRIVATE",
     "PROOF",
     "REDUCTION",
     "REPARTITION",
@@ -76,6 +83,9 @@ NESTED = "tilex.nested"
 DOMAIN = "tilex.domain"
 GROUP = "tilex.group"
 PIPELINE = "tilex.pipeline"
+PRIVATE = "tilex.private"
+GROUP_PLANS = "tilex.group_plans"
+GROUP_REFUSAL = "tilex.group_refusal"
 OUTPUTS = "tilex.outputs"
 DOT = "tilex.dot"
 REDUCTION = "tilex.reduction"

@@ -34,14 +34,18 @@ __all__ = [
     "Var",
     "builder",
     "call",
-    "cuda_function",
     "ir",
+    "ldmatrix",
+    "mma_m16n8k16",
     "name",
     "prim_func_pass",
     "register_intrin_lowering",
     "register_op",
     "request_server",
     "s_tir",
+    "simdgroup_load",
+    "simdgroup_multiply_accumulate",
+    "simdgroup_store",
     "structural_equal",
     "structural_map",
     "structural_walk",
@@ -77,12 +81,47 @@ def call(op: str, *arguments: Any, dtype: str) -> Any:
     return Call(Op.get(op), list(arguments), ret_ty=dtype)
 
 
-def cuda_function(name: str, *arguments: Any, source: str, dtype: str) -> Any:
-    """Call a CUDA device function whose ``source`` is emitted in front of the kernel, once."""
-    # Importing TVM's CUDA operators takes time that other targets need not spend.
-    from tvm.backend.cuda.op import cuda_func_call
+def mma_m16n8k16(kind: str, a: Any, b: Any, c: Any) -> Any:
+    """``c += a b`` of one SIMD group; operands are (buffer, first slot), c is float32."""
+    from tvm.backend.cuda import op
 
-    return cuda_func_call(name, *arguments, source_code=source, return_type=dtype)
+    operands = [part for buffer, slot in (a, b, c) for part in (buffer.data, slot)]
+    return op.ptx_legacy_mma("m16n8k16", "row", "col", kind, kind, "fp32", *operands, False)
+
+
+def ldmatrix(trans: bool, matrices: int, target: Any, slot: Any, element: Any) -> Any:
+    """8x8 matrices of 16-bit elements whose rows the lanes address, to ``target`` at ``slot``."""
+    from tvm.backend.cuda import op
+
+    dtype = str(target.ty.dtype)
+    address = tirx.address_of(element)
+    return op.ptx_legacy_ldmatrix(
+        dtype, trans, matrices, ".b16", target.data, slot, address, tirx.IntImm("int32", 0)
+    )
+
+
+def simdgroup_load(matrix: Any, element: Any, pitch: int, transpose: bool) -> Any:
+    """The 8x8 matrix that begins at ``element``, with ``pitch`` elements between rows."""
+    from tvm.backend.metal import op
+
+    zero = tirx.IntImm("int32", 0)
+    return op.simdgroup_load(matrix.data, zero, tirx.address_of(element), pitch, 8, 8, transpose)
+
+
+def simdgroup_store(matrix: Any, element: Any, pitch: int) -> Any:
+    """The reverse of :func:`simdgroup_load`."""
+    from tvm.backend.metal import op
+
+    zero = tirx.IntImm("int32", 0)
+    return op.simdgroup_store(matrix.data, zero, tirx.address_of(element), pitch, 8, 8, False)
+
+
+def simdgroup_multiply_accumulate(c: Any, a: Any, b: Any) -> Any:
+    """``c = a b + c`` on SIMD-group matrices."""
+    from tvm.backend.metal import op
+
+    zero = tirx.IntImm("int32", 0)
+    return op.simdgroup_multiply_accumulate(c.data, zero, a.data, zero, b.data, zero, c.data, zero)
 
 
 def name(text: str, node: Any) -> Any:

@@ -9,6 +9,7 @@ _PASSES = {
     "FenceProducts": "tvm_tilex.transform.fence_products",
     "ForwardViews": "tvm_tilex.transform.forward_views",
     "LowerCollectives": "tvm_tilex.transform.lower_collectives",
+    "MapGroups": "tvm_tilex.transform.map_groups",
     "MapSubgroups": "tvm_tilex.transform.map_subgroups",
     "PlanGroups": "tvm_tilex.transform.plan_groups",
     "ProveReductions": "tvm_tilex.transform.prove_reductions",

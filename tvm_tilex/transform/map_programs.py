@@ -47,11 +47,12 @@ class MapPrograms:
         if not is_stage(func, "reference"):
             return func
         roots = list(func.body.seq) if isinstance(func.body, tirx.SeqStmt) else [func.body]
-        mapped = [self._map(func, root) for root in roots]
+        mapped = [self.map_root(func, root) for root in roots]
         body = sequence(*mapped) if any(mapped) else tirx.Evaluate(tirx.IntImm("int32", 0))
         return func.with_body(body).with_attr(attrs.STAGE, "scheduled")
 
-    def _map(self, func: PrimFunc, root: Any) -> Any:
+    def map_root(self, func: PrimFunc, root: Any) -> Any:
+        """The launch of one root loop; None where no program runs."""
         if not isinstance(root, tirx.For) or attrs.annotation(root, attrs.PARALLEL) is None:
             raise LoweringError(f"{func.attrs['global_symbol']}: a root statement is not parallel")
         programs = int(root.extent.value)

@@ -35,11 +35,18 @@ class CompileOptions:
         Exact number of programs packed into a group.
     reduction_lane_elements
         Exact number of consecutive elements a worker owns: 1, 2, 4 or 8.
-    reduction_blocks_per_program
-        Exact number of threadgroups, a cluster, that share one program (CUDA of compute capability
-        9.0 and later: 1, 2, 4 or 8).
     reduction_unroll
         Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
+    group_threads
+        Exact number of threads of a cooperative group, any positive one: a group that is not a
+        whole number of SIMD groups folds its reductions serially. 0 leaves it to the cost model;
+        ``threads_per_group`` is taken where only that is stated.
+    group_reductions
+        ``"collective"`` or ``"serial"`` for every reduction inside a group that permits it; None
+        lets the cost model choose for each.
+    group_products
+        ``"matrix"``, ``"fma"`` or ``"scalar"`` for every product inside a group whose shape
+        permits it; None prefers them in this order.
     vector_access
         Whether consecutive elements that are proved contiguous and aligned move as vectors.
     shared_tile_materialization
@@ -51,7 +58,7 @@ class CompileOptions:
         Bound on the candidates a planner may enumerate.
     cost_policy
         Name of the policy that scores legal candidates; ``default`` is ``analytic`` on Metal and
-        ``occupancy``, fitted to measurements, on CUDA.
+        ``streaming``, fitted to measurements, on CUDA.
     """
 
     metal_subgroup_reductions: bool | None = None
@@ -60,8 +67,10 @@ class CompileOptions:
     threads_per_group: int = 0
     reduction_programs_per_group: int = 0
     reduction_lane_elements: int = 0
-    reduction_blocks_per_program: int = 0
     reduction_unroll: int = 1
+    group_threads: int = 0
+    group_reductions: str | None = None
+    group_products: str | None = None
     vector_access: bool = True
     shared_tile_materialization: SharedTileMaterialization | None = None
     max_reduction_striped_scalars_per_worker: int = 64
@@ -74,11 +83,16 @@ class CompileOptions:
             object.__setattr__(self, "shared_tile_materialization", _materialization(mode))
         for name in ("threads_per_group", "reduction_programs_per_group"):
             _require(self, name, _is_count(getattr(self, name)), "0 or a positive integer")
+        _require(self, "group_threads", _is_count(self.group_threads), "0 or a positive integer")
+        for name, words in (
+            ("group_reductions", ("collective", "serial")),
+            ("group_products", ("matrix", "fma", "scalar")),
+        ):
+            _require(self, name, getattr(self, name) in (None, *words), f"None, {', '.join(words)}")
         threads = self.threads_per_group
         _require(self, "threads_per_group", threads % 32 == 0, "a multiple of 32")
         for name, choices in (
             ("reduction_lane_elements", (0, *_ELEMENTS)),
-            ("reduction_blocks_per_program", (0, *_ELEMENTS)),
             ("reduction_unroll", _ELEMENTS),
         ):
             value = getattr(self, name)
@@ -95,7 +109,6 @@ class CompileOptions:
             self.threads_per_group
             or self.reduction_programs_per_group
             or self.reduction_lane_elements
-            or self.reduction_blocks_per_program
         )
 
     def to_json(self) -> str:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_tilex.layout.algebra import compose
-from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.composite import Compose
 from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayout, Swizzle
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.int_tuple import with_leaves
-from tvm_tilex.layout.normalize import normalize
 from tvm_tilex.layout.operators.coalesce import merged
 from tvm_tilex.layout.operators.derived import (
     Derived,
+    LayoutLike,
     Obligation,
-    Operand,
     compact,
     concatenated,
     is_empty,
-    map_of,
     scaled,
-    shape_of_map,
     unwrap,
 )
 from tvm_tilex.layout.operators.digits import strided_digits
@@ -35,7 +30,7 @@ LAW = "R(i) = A(B(i)) for every index"
 
 
 def composition(
-    outer: Operand | Swizzle,
+    outer: LayoutLike | Swizzle,
     inner: Any,
     *,
     unbounded_last_mode: bool = False,
@@ -49,9 +44,7 @@ def composition(
     Parameters
     ----------
     outer
-        Strides of any sign, zero included; a swizzle composes to a swizzled layout. Any
-        ``LayoutMap`` on a static box is accepted too, as a function of its colexicographic index;
-        the result is then a map.
+        Strides of any sign, zero included; a swizzle composes to a swizzled layout.
     inner
         A layout with values in ``[0, size(outer))`` (so no negative stride that matters), an
         integer ``n`` for ``n:1``, or a tuple with one of these or None for each leading mode of
@@ -66,10 +59,6 @@ def composition(
     """
     if isinstance(outer, Swizzle):
         return Derived(ComposedLayout(outer, 0, unwrap(inner)), _definition())
-    map = map_of(outer)
-    if map is not None:
-        whole = shape_of_map("composition", map)
-        return composed_map(map, composition(whole, inner, budget=budget), budget)
     first = unwrap(outer)
     if isinstance(inner, tuple):
         if unbounded_last_mode:
@@ -98,15 +87,6 @@ def composed(
             if verdict.proven:
                 return Derived(flat, (Obligation(LAW, verdict),))
     return Derived(ComposedLayout(outer, 0, inner), _definition())
-
-
-def composed_map(map: LayoutMap, index: Derived[Any], budget: int) -> Derived[Any]:
-    """Return ``map o index`` for an index layout into the colexicographic index of ``map``."""
-    target = compose(map, index.layout.to_map())
-    short = normalize(target)
-    verdict = equal_maps(short, target, budget)
-    found = (*index.obligations, Obligation(LAW, verdict))
-    return Derived(short, found) if verdict.proven else Derived(target, _definition())
 
 
 def _definition() -> tuple[Obligation, ...]:

@@ -1,0 +1,431 @@
+"""The plan of a cooperative group: threads, realizations, placement, fences, price.
+
+Every thread count of a bounded family is planned whole and priced; the cheapest wins. Legality
+comes first: threads, shared bytes and private scalars are checked before any price.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.plan.facts import TargetFacts
+from tvm_tilex.plan.group_cost import phase_price, program_price, serial_is_cheaper
+from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseFacts, PhaseKind
+from tvm_tilex.plan.group_memory import Touch, fences, lifetimes, offsets
+from tvm_tilex.plan.group_products import Arrangement, MatrixAtom, arrange
+from tvm_tilex.plan.planner import PlanRefusal
+
+__all__ = ["CooperativePlan", "GroupCandidate", "Placement", "plan_cooperative", "work_threads"]
+
+_WIDTHS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a tile stands.
+
+    In every thread (``replicated``), in ``private`` slots of the thread that owns an element, at
+    ``offset`` of shared memory in ``versions`` copies (-1 is nowhere), or in the last two.
+    """
+
+    tile: str
+    replicated: bool = False
+    private: int = 0
+    offset: int = -1
+    versions: int = 1
+
+
+@dataclass(frozen=True)
+class GroupCandidate:
+    """One thread count: priced, or rejected with its reason."""
+
+    threads: int
+    score: float | None
+    rejection: str | None
+
+
+@dataclass(frozen=True)
+class CooperativePlan:
+    """How one group runs: ``threads`` in ``subgroups`` SIMD groups of ``lanes``.
+
+    ``realizations`` names each phase's realization: ``elements``, ``collective`` (one SIMD group
+    an output), ``serial`` (one thread an output), ``scalar``, ``fma`` or ``matrix``. ``fences``
+    are the phases that a publication fence stands before. ``independent_subgroups`` is whether
+    the group is one SIMD group, so that a fence need only order its lanes. ``prices`` are the
+    phases' prices in thread rounds, times their repeats.
+    """
+
+    programs: int
+    threads: int
+    lanes: int
+    subgroups: int
+    independent_subgroups: bool
+    realizations: tuple[str, ...]
+    arrangements: tuple[Arrangement | None, ...]
+    placements: tuple[Placement, ...]
+    fences: tuple[int, ...]
+    shared_bytes: int
+    private_scalars: int
+    work_threads: int
+    score: float
+    prices: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    candidates: tuple[GroupCandidate, ...] = ()
+
+    @property
+    def barrier_sites(self) -> int:
+        """Fences in the emitted text."""
+        return len(self.fences)
+
+    def describe(self) -> str:
+        """The plan in one line."""
+        kinds = {name: self.realizations.count(name) for name in dict.fromkeys(self.realizations)}
+        parts = ", ".join(f"{count} {name}" for name, count in kinds.items())
+        return (
+            f"{self.programs} groups of {self.threads} threads; phases: {parts}; "
+            f"{self.barrier_sites} fences; {self.shared_bytes} shared bytes; score {self.score:.4g}"
+        )
+
+    def to_json(self) -> str:
+        """Stable text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> CooperativePlan:
+        """The plan of :meth:`to_json`'s text."""
+        found: dict[str, Any] = json.loads(text)
+        found["arrangements"] = tuple(
+            None if a is None else Arrangement(**a) for a in found["arrangements"]
+        )
+        found["placements"] = tuple(Placement(**p) for p in found["placements"])
+        found["candidates"] = tuple(GroupCandidate(**c) for c in found["candidates"])
+        for name in ("realizations", "fences", "prices", "notes"):
+            found[name] = tuple(found[name])
+        return cls(**found)
+
+
+def work_threads(facts: GroupFacts, target: TargetFacts) -> int:
+    """Threads that the group's work can use: its reference binding.
+
+    One thread an element; one whole SIMD group for each output of a reduction that may be a
+    collective, so that a scalar result is not mistaken for one lane of work; at most the target's
+    threads, in whole SIMD groups.
+    """
+    widest = facts.independent
+    for phase in facts.phases:
+        collective = phase.kind is PhaseKind.reduction and phase.collective
+        widest = max(widest, phase.count * (target.lanes if collective else 1))
+    whole = -(-widest // target.lanes) * target.lanes
+    return min(whole, target.max_threads // target.lanes * target.lanes)
+
+
+def plan_cooperative(
+    facts: GroupFacts,
+    target: TargetFacts,
+    request: GroupRequest,
+    atoms: tuple[MatrixAtom, ...] = (),
+) -> CooperativePlan:
+    """Plan a group for the requested thread count, or for the cheapest one.
+
+    Raises
+    ------
+    PlanRefusal
+        If no thread count fits the resources; names why the requested, or the last one, does not.
+    """
+    reference = work_threads(facts, target)
+    widths = [request.threads] if request.threads else sorted({*_WIDTHS, reference})
+    candidates: list[GroupCandidate] = []
+    plans: list[CooperativePlan] = []
+    for threads in widths:
+        found = _plan(facts, target, request, atoms, threads, reference)
+        if isinstance(found, str):
+            candidates.append(GroupCandidate(threads, None, found))
+        else:
+            candidates.append(GroupCandidate(threads, found.score, None))
+            plans.append(found)
+    if not plans:
+        fewest = candidates[0]
+        raise PlanRefusal(f"{fewest.threads} threads: {fewest.rejection}")
+    best = min(plans, key=lambda plan: (plan.score, plan.threads))
+    return dataclasses.replace(best, candidates=tuple(candidates))
+
+
+def _plan(
+    facts: GroupFacts,
+    target: TargetFacts,
+    request: GroupRequest,
+    atoms: tuple[MatrixAtom, ...],
+    threads: int,
+    reference: int,
+) -> CooperativePlan | str:
+    if threads > target.max_threads:
+        return f"{threads} threads exceed the target's {target.max_threads}"
+    found = _placed(facts, target, request, atoms, threads, reference)
+    if isinstance(found, str) and request.products != "scalar":
+        # Results that do not fit a thread's registers may stand in shared memory.
+        plain = dataclasses.replace(request, products="scalar")
+        return _placed(facts, target, plain, atoms, threads, reference)
+    return found
+
+
+def _placed(
+    facts: GroupFacts,
+    target: TargetFacts,
+    request: GroupRequest,
+    atoms: tuple[MatrixAtom, ...],
+    threads: int,
+    reference: int,
+) -> CooperativePlan | str:
+    whole = threads % target.lanes == 0
+    arrangements = _arrangements(facts, target, request, atoms, threads)
+    realizations, notes = _realizations(facts, target, request, arrangements, threads)
+    slots = _slots(facts, arrangements, threads)
+    private = _private(facts, realizations, arrangements, slots, request)
+    if isinstance(private, str):
+        return private
+    touches = _touches(facts, realizations, private, frozenset())
+    doubled = _doubled(facts, touches) if request.double_buffer else frozenset()
+    memory = _memory(facts, _touches(facts, realizations, private, doubled), doubled)
+    if memory[1] > target.shared_bytes and doubled:
+        doubled = frozenset()
+        memory = _memory(facts, touches, doubled)
+    at, needed = memory
+    if needed > target.shared_bytes:
+        return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
+    touches = _touches(facts, realizations, private, doubled)
+    sizes = _sizes(facts, doubled)
+
+    def overlap(a: int, b: int) -> bool:
+        return at[a] < at[b] + sizes[b] and at[b] < at[a] + sizes[a]
+
+    stands = fences(facts, touches, overlap)
+    prices = tuple(
+        phase_price(
+            facts, phase, realizations[n], arrangements[n], threads, target, n in stands
+        ).total
+        for n, phase in enumerate(facts.phases)
+    )
+    scalars = sum(private.values())
+    return CooperativePlan(
+        programs=facts.programs,
+        threads=threads,
+        lanes=target.lanes,
+        subgroups=max(1, threads // target.lanes),
+        independent_subgroups=whole and threads == target.lanes,
+        realizations=realizations,
+        arrangements=arrangements,
+        placements=tuple(
+            Placement(
+                tile.name,
+                replicated=tile.scalar,
+                private=private.get(n, 0),
+                offset=at.get(n, -1),
+                versions=2 if n in doubled else 1,
+            )
+            for n, tile in enumerate(facts.tiles)
+        ),
+        fences=tuple(sorted(stands)),
+        shared_bytes=needed,
+        private_scalars=scalars,
+        work_threads=reference,
+        score=program_price(facts, prices, threads, needed, scalars, request.kind),
+        prices=prices,
+        notes=notes,
+    )
+
+
+def _arrangements(
+    facts: GroupFacts,
+    target: TargetFacts,
+    request: GroupRequest,
+    atoms: tuple[MatrixAtom, ...],
+    threads: int,
+) -> tuple[Arrangement | None, ...]:
+    """One arrangement a product; products whose results are aligned share one kind."""
+    found = [
+        arrange(facts, phase, threads, target.lanes, request, atoms)
+        if phase.kind is PhaseKind.product
+        else None
+        for phase in facts.phases
+    ]
+    for number, phase in enumerate(facts.phases):
+        mine = found[number]
+        others = [
+            other
+            for other, at in zip(found, facts.phases, strict=True)
+            if other is not None and at.aligned == phase.aligned
+        ]
+        if mine is not None and any(_layout(other) != _layout(mine) for other in others):
+            plain = dataclasses.replace(request, products="fma")
+            found[number] = arrange(facts, phase, threads, target.lanes, plain, ())
+    return tuple(found)
+
+
+def _layout(arrangement: Arrangement) -> tuple[str, int, int]:
+    return arrangement.kind, arrangement.down, arrangement.across
+
+
+def _realizations(
+    facts: GroupFacts,
+    target: TargetFacts,
+    request: GroupRequest,
+    arrangements: tuple[Arrangement | None, ...],
+    threads: int,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found: list[str] = []
+    notes: list[str] = []
+    for number, phase in enumerate(facts.phases):
+        arrangement = arrangements[number]
+        if arrangement is not None:
+            found.append(arrangement.kind)
+        elif phase.kind is PhaseKind.reduction:
+            why = _serial(facts, phase, target, request, threads)
+            found.append("serial" if why else "collective")
+            notes += [f"phase {number}: {why}"] if why else []
+        else:
+            found.append("elements")
+    return tuple(found), tuple(notes)
+
+
+def _serial(
+    facts: GroupFacts, phase: PhaseFacts, target: TargetFacts, request: GroupRequest, threads: int
+) -> str:
+    """Why a reduction keeps its ordered realization, or the empty text."""
+    if not phase.collective:
+        return phase.reason
+    if not request.collectives:
+        return "the option is off"
+    if target.lanes != 32:
+        return f"the target has {target.lanes} lanes, not 32"
+    if threads % target.lanes:
+        return f"{threads} threads are not whole SIMD groups"
+    if request.reductions == "serial":
+        return "the serial realization is asked for"
+    if request.reductions is None and serial_is_cheaper(facts, phase, threads, target):
+        return "one thread an output is cheaper"
+    return ""
+
+
+def _slots(
+    facts: GroupFacts, arrangements: tuple[Arrangement | None, ...], threads: int
+) -> dict[int, int]:
+    """Private elements of a thread for the tiles of each aligned class."""
+    found = {
+        tile.aligned: -(-tile.elements // threads) for tile in facts.tiles if tile.aligned >= 0
+    }
+    for phase, arrangement in zip(facts.phases, arrangements, strict=True):
+        if arrangement is not None and phase.aligned >= 0 and arrangement.slots:
+            found[phase.aligned] = arrangement.slots
+    return found
+
+
+def _private(
+    facts: GroupFacts,
+    realizations: tuple[str, ...],
+    arrangements: tuple[Arrangement | None, ...],
+    slots: dict[int, int],
+    request: GroupRequest,
+) -> dict[int, int] | str:
+    """Private slots of each tile that its owners read, or why they do not fit."""
+    wanted: dict[int, int] = {}
+    must: set[int] = set()
+    shared_results = {
+        phase.store
+        for phase, arrangement in zip(facts.phases, arrangements, strict=True)
+        if arrangement is not None and arrangement.kind == "matrix" and not arrangement.slots
+    }
+    published = {p.store for p in facts.phases if p.kind is PhaseKind.reduction}
+    for number, phase in enumerate(facts.phases):
+        for tile in phase.own_loads:
+            known = facts.tiles[tile]
+            if known.scalar or known.placed or tile in shared_results | published:
+                continue
+            wanted[tile] = slots[known.aligned]
+        if realizations[number] in ("fma", "matrix") and phase.store not in shared_results:
+            wanted[phase.store] = slots[phase.aligned]
+            must.add(phase.store)
+    for tile, known in enumerate(facts.tiles):
+        if known.private and not known.scalar:
+            exposed = any(tile in phase.loads for phase in facts.phases)
+            if exposed or tile in shared_results | published:
+                return f"{known.name} is placed in private memory, but read by other threads"
+            must.add(tile)
+            wanted.setdefault(tile, slots.get(known.aligned, known.elements))
+    total = sum(wanted[tile] for tile in must)
+    if total > request.max_private:
+        return f"{total} private scalars a thread exceed {request.max_private}"
+    for tile in sorted(set(wanted) - must, key=lambda t: (wanted[t], t)):
+        total += wanted[tile]
+        if total > request.max_private:
+            total -= wanted[tile]
+            del wanted[tile]
+    return wanted
+
+
+def _touches(
+    facts: GroupFacts,
+    realizations: tuple[str, ...],
+    private: dict[int, int],
+    doubled: frozenset[int],
+) -> tuple[Touch, ...]:
+    """What each phase reads and writes of shared memory."""
+    exposed = {tile for phase in facts.phases for tile in phase.loads}
+    for phase in facts.phases:
+        exposed.update(t for t in phase.own_loads if t not in private)
+    for number, tile in enumerate(facts.tiles):
+        if tile.placed:
+            exposed.add(number)
+        if tile.scalar:
+            exposed.discard(number)
+    found = []
+    for phase in facts.phases:
+        reads = {tile for tile in phase.loads if tile in exposed}
+        reads |= {tile for tile in phase.own_loads if tile in exposed and tile not in private}
+        writes = {phase.store} & exposed
+        found.append(
+            Touch(
+                frozenset((tile, 0) for tile in reads),
+                frozenset((tile, int(tile in doubled)) for tile in writes),
+            )
+        )
+    return tuple(found)
+
+
+def _doubled(facts: GroupFacts, touches: tuple[Touch, ...]) -> frozenset[int]:
+    """Tiles that may be filled one iteration ahead.
+
+    One phase stores the tile, straight in a loop, from views that nothing writes; every other
+    access is in the same loop, after it.
+    """
+    found: set[int] = set()
+    for number, phase in enumerate(facts.phases):
+        if not phase.prefetchable or not phase.loops or phase.store < 0:
+            continue
+        loop = facts.loops[phase.loops[-1]]
+        touching = [
+            n
+            for n, touch in enumerate(touches)
+            if any(phase.store == tile for tile, _ in touch.reads | touch.writes)
+        ]
+        stores = [n for n in touching if facts.phases[n].store == phase.store]
+        inside = all(number <= n < loop.end for n in touching)
+        if stores == [number] and inside and len(touching) > 1 and loop.iterations > 1:
+            found.add(phase.store)
+    return frozenset(found)
+
+
+def _sizes(facts: GroupFacts, doubled: frozenset[int]) -> dict[int, int]:
+    found = {}
+    for number, tile in enumerate(facts.tiles):
+        size = -(-tile.elements * tile.item_bytes // 16) * 16
+        found[number] = size * (2 if number in doubled else 1)
+    return found
+
+
+def _memory(
+    facts: GroupFacts, touches: tuple[Touch, ...], doubled: frozenset[int]
+) -> tuple[dict[int, int], int]:
+    return offsets(_sizes(facts, doubled), lifetimes(facts, touches))

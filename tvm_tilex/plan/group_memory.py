@@ -1,0 +1,146 @@
+"""Where the tiles of a group stand, how long they live, and where fences are needed.
+
+Tiles that no two phases need at one time share memory. Phases are numbered in program order; a
+loop is an interval of numbers. A tile lives from its first to its last access; an access inside a
+loop that the tile also outlives, or reads before it is written there, stretches over the whole
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tvm_tilex.plan.group_facts import GroupFacts
+
+__all__ = ["ALIGNMENT", "Touch", "fences", "lifetimes", "offsets"]
+
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Touch:
+    """What a phase reads and writes of shared memory: (tile, version) pairs.
+
+    A tile with two versions is read as version 0, the current one, and written as version 1, the
+    next iteration's; the end of the loop exchanges them.
+    """
+
+    reads: frozenset[tuple[int, int]]
+    writes: frozenset[tuple[int, int]]
+
+
+def lifetimes(facts: GroupFacts, touches: tuple[Touch, ...]) -> dict[int, tuple[int, int]]:
+    """First and last phase of each tile that stands in shared memory."""
+    used: dict[int, list[tuple[int, bool]]] = {}
+    for number, touch in enumerate(touches):
+        for tile, _ in sorted(touch.reads):
+            used.setdefault(tile, []).append((number, False))
+        for tile, _ in sorted(touch.writes):
+            used.setdefault(tile, []).append((number, True))
+    versioned = {tile for touch in touches for tile, version in touch.writes if version}
+    found = {}
+    for tile, accesses in used.items():
+        first, last = accesses[0][0], accesses[-1][0]
+        for loop in facts.loops:
+            inside = [a for a in accesses if loop.first <= a[0] < loop.end]
+            if not inside:
+                continue
+            carried = not inside[0][1] or tile in versioned
+            if carried or len(inside) < len(accesses):
+                first, last = min(first, loop.first), max(last, loop.end - 1)
+        found[tile] = (first, last)
+    return found
+
+
+def offsets(sizes: dict[int, int], lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
+    """Byte offset of each tile and the bytes in all: largest first, each as low as it fits."""
+    placed: dict[int, int] = {}
+    for tile in sorted(lives, key=lambda t: (-sizes[t], t)):
+        at = 0
+        clashing = sorted(
+            (placed[other], placed[other] + sizes[other])
+            for other in placed
+            if lives[other][0] <= lives[tile][1] and lives[tile][0] <= lives[other][1]
+        )
+        for begin, end in clashing:
+            if at + sizes[tile] <= begin:
+                break
+            at = max(at, -(-end // ALIGNMENT) * ALIGNMENT)
+        placed[tile] = at
+    return placed, max((placed[tile] + sizes[tile] for tile in placed), default=0)
+
+
+State = tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]
+_EMPTY: State = (frozenset(), frozenset())
+
+
+def fences(
+    facts: GroupFacts, touches: tuple[Touch, ...], overlap: Callable[[int, int], bool]
+) -> frozenset[int]:
+    """Numbers of the phases in front of which a fence stands.
+
+    A fence separates a phase from the earlier ones, and from those of the iteration before, whose
+    writes it reads, or whose reads and writes it overwrites. ``overlap`` says whether two tiles
+    share memory. Nothing is assumed about which thread touches what.
+    """
+    needed: set[int] = set()
+
+    def clash(a: Iterable[tuple[int, int]], b: Iterable[tuple[int, int]]) -> bool:
+        other = tuple(b)
+        return any(x == y or (x[0] != y[0] and overlap(x[0], y[0])) for x in a for y in other)
+
+    def run(begin: int, end: int, state: State, depth: int) -> State:
+        number = begin
+        while number < end:
+            loop = _loop_at(facts, number, depth)
+            if loop is not None:
+                state = iterate(loop, state, depth)
+                number = facts.loops[loop].end
+                continue
+            state = step(number, state)
+            number += 1
+        return state
+
+    def step(number: int, state: State) -> State:
+        reads, writes = state
+        touch = touches[number]
+        conflict = clash(touch.reads, writes) or clash(touch.writes, reads | writes)
+        if conflict:
+            needed.add(number)
+        if conflict or number in needed:
+            reads, writes = _EMPTY
+        return reads | touch.reads, writes | touch.writes
+
+    def iterate(loop: int, state: State, depth: int) -> State:
+        facts_of = facts.loops[loop]
+        entry = state
+        while True:
+            left = run(facts_of.first, facts_of.end, entry, depth + 1)
+            merged = _join(state, _exchange(left))
+            if merged == entry:
+                return _join(state, left)  # the loop may not run at all
+            entry = _join(entry, merged)
+
+    run(0, len(facts.phases), _EMPTY, 0)
+    return frozenset(needed)
+
+
+def _join(a: State, b: State) -> State:
+    return a[0] | b[0], a[1] | b[1]
+
+
+def _exchange(state: State) -> State:
+    """The next iteration's versions become the current ones, and the other way round."""
+    versioned = {tile for part in state for tile, version in part if version}
+
+    def exchanged(part: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+        return frozenset((t, 1 - v) if t in versioned else (t, v) for t, v in part)
+
+    return exchanged(state[0]), exchanged(state[1])
+
+
+def _loop_at(facts: GroupFacts, number: int, depth: int) -> int | None:
+    """The loop at this nesting depth that begins with phase ``number``."""
+    loops = facts.phases[number].loops
+    return loops[depth] if len(loops) > depth else None

@@ -1,0 +1,156 @@
+"""What every phase of a group shares: thread coordinates, storage of tiles, rewriting of loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_tilex.analysis.group_facts import GroupSubject
+from tvm_tilex.plan.cooperative import CooperativePlan
+from tvm_tilex.tirx.compat import TensorLoad, structural_map, tirx
+from tvm_tilex.transform.common import as_index, substitute
+
+__all__ = ["GroupFrame"]
+
+
+@dataclass
+class GroupFrame:
+    """Storage and coordinates of one mapped group.
+
+    ``shared`` and ``private`` hold the buffers of each tile by number; a tile may have both: its
+    owners read the private one. ``versions`` is the parity of the running iteration for a tile
+    of two versions. ``arena`` is the group's one allocation of shared memory.
+    """
+
+    subject: GroupSubject
+    plan: CooperativePlan
+    kind: str
+    thread: Any  # the thread index variable
+    arena: Any | None = None
+    shared: dict[int, Any] = field(default_factory=dict)
+    private: dict[int, Any] = field(default_factory=dict)
+    versions: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        scope = "shared"
+        if self.kind == "cuda" and self.plan.shared_bytes > STATIC_BYTES:
+            scope = "shared.dyn"
+        if self.plan.shared_bytes:
+            words = -(-self.plan.shared_bytes // 4)
+            self.arena = tirx.decl_buffer((words,), "float32", "arena", scope=scope, layout=None)
+        for number, (tile, placement) in enumerate(
+            zip(self.subject.tiles, self.plan.placements, strict=True)
+        ):
+            if placement.replicated:
+                self.private[number] = self._local(tile, 1)
+            if placement.private:
+                self.private[number] = self._local(tile, placement.private)
+            if placement.offset >= 0:
+                self.shared[number] = self._in_arena(tile, placement, scope)
+
+    def _local(self, tile: Any, slots: int) -> Any:
+        name = f"{tile.buffer.name}_own"
+        return tirx.decl_buffer(
+            (self.integer(slots),), str(tile.buffer.ty.dtype), name, scope="local", layout=None
+        )
+
+    def _in_arena(self, tile: Any, placement: Any, scope: str) -> Any:
+        """A view of the arena with the tile's shape, after a dimension of versions."""
+        assert self.arena is not None
+        dtype = str(tile.buffer.ty.dtype)
+        item = self.subject.facts.tiles[self.subject.tile_number(tile.buffer) or 0].item_bytes
+        shape = [self.integer(extent) for extent in tile.shape]
+        strides: list[Any] = []
+        if placement.versions > 1:
+            whole = self.subject.facts.tiles[self.subject.tile_number(tile.buffer) or 0]
+            step = -(-whole.elements * item // 16) * 16 // item
+            strides = [self.integer(step)]
+            width = 1
+            inner: list[Any] = []
+            for extent in reversed(tile.shape):
+                inner.insert(0, self.integer(width))
+                width *= extent
+            strides += inner
+            shape.insert(0, self.integer(placement.versions))
+        return tirx.decl_buffer(
+            tuple(shape),
+            dtype,
+            str(tile.buffer.name),
+            data=self.arena.data,
+            strides=strides or None,
+            elem_offset=self.integer(placement.offset // item),
+            scope=scope,
+            layout=None,
+        )
+
+    # Coordinates
+
+    @property
+    def dtype(self) -> str:
+        """Index type."""
+        return self.subject.program.index_dtype
+
+    def integer(self, value: int) -> Any:
+        """A literal index."""
+        return tirx.IntImm(self.dtype, value)
+
+    @property
+    def worker(self) -> Any:
+        """The thread in the index type."""
+        return as_index(self.dtype, self.thread)
+
+    @property
+    def lane(self) -> Any:
+        """Thread mod 32."""
+        return tirx.floormod(self.worker, self.integer(self.plan.lanes))
+
+    @property
+    def subgroup(self) -> Any:
+        """Thread div 32."""
+        return tirx.floordiv(self.worker, self.integer(self.plan.lanes))
+
+    # Accesses
+
+    def load(self, load: Any, slot: Any | None, own: frozenset[int]) -> Any:
+        """A load of the group's reference form as the mapped group reads it."""
+        number = self.subject.tile_number(load.source)
+        if number is None:
+            return load
+        if self.plan.placements[number].replicated:
+            return self.private[number][self.integer(0)]
+        if number in self.private and slot is not None and number in own:
+            return self.private[number][slot]
+        return self.shared[number][tuple(self.place(number, load.indices))]
+
+    def place(self, number: int, indices: Any, *, ahead: bool = False) -> list[Any]:
+        """Indices into a tile's shared buffer; ``ahead`` for the next iteration's version."""
+        found = list(indices)
+        if self.plan.placements[number].versions == 1:
+            return found
+        step = self.versions[number]
+        if ahead:
+            step = step + self.integer(1)
+        return [tirx.floormod(step, self.integer(2)), *found]
+
+    def pitch(self, number: int) -> int:
+        """Elements between two rows of a two-dimensional tile in shared memory."""
+        return self.subject.tiles[number].shape[-1]
+
+    def rewrite(
+        self,
+        expression: Any,
+        at: dict[Any, Any],
+        slot: Any | None = None,
+        own: frozenset[int] = frozenset(),
+    ) -> Any:
+        """An expression with its coordinates put in and its tiles where the plan placed them."""
+        placed = structural_map(
+            substitute(expression, at),
+            (TensorLoad, lambda load: self.load(load, slot, own)),
+            order="post",
+        )
+        return placed
+
+
+# What CUDA grants without a request at launch.
+STATIC_BYTES = 49152
