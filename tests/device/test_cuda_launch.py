@@ -68,6 +68,26 @@ def test_explicit_plans(gpu, threads):
     assert artifact.plan.threads == threads and entry is not None
 
 
+@pytest.mark.parametrize("columns", [40000, 40001])
+@pytest.mark.parametrize("blocks", [2, 8])
+def test_a_row_over_a_cluster(gpu, blocks, columns):
+    """Threadgroups of a cluster share a row: launched, then replayed from a graph."""
+    entry, artifact = compiled(gpu, "softmax", 5, columns, reduction_blocks_per_program=blocks)
+    assert artifact.plan.blocks_per_program == blocks
+    assert artifact.device.launches[0].cluster == (blocks, 1, 1)
+    tensors = gpu.arguments(entry, 5, columns)
+    artifact(*tensors)
+    gpu.check(entry, tensors)
+    graph = torch.cuda.CUDAGraph()
+    tensors[-1].fill_(float("nan"))
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        artifact(*tensors)
+    graph.replay()
+    torch.cuda.synchronize()
+    gpu.check(entry, tensors)
+
+
 def test_the_jit_picks_the_gpu_by_its_tensors(gpu):
     entry = CATALOG["rmsnorm"]
     tensors = gpu.arguments(entry, 17, 513)
@@ -292,7 +312,7 @@ def test_what_ptxas_reports(gpu, measuring, name, dtype):
 
     if cuda_toolchain.find_nvcc() is None:
         pytest.skip("needs nvcc")
-    for shape in ((8192, 4096), (1024, 32000)):
+    for shape in ((8192, 4096), (1024, 32000), (512, 131072)):
         _, artifact = compiled(gpu, name, *shape, dtype)
         cubin, facts = measuring.compile_source(artifact.source)
         assert cubin is not None, facts
