@@ -100,6 +100,12 @@ def test_a_thread_value_layout_shows_who_holds_what(drawn, name, known):
     assert {"threads", "values", "T0", "T28", "V0"} <= set(words)
 
 
+def test_an_atom_s_operand_by_name(drawn):
+    cells, words = drawn("mma_m16n8k16_bf16_f32.C")
+    assert cells == drawn(str(MMA_M16N8K16_F16_F32.operands["C"].map))[0]
+    assert "mma_m16n8k16_bf16_f32.C" in words
+
+
 def test_cute_s_thread_value_layout_folds_its_index(drawn):
     theirs, _ = drawn("((4,8),(2,2)):((32,1),(16,8))", "--threads", "i0", "--tile", "16x8")
     ours, _ = drawn(str(MMA_M16N8K16_F16_F32.operands["C"].map))
@@ -261,6 +267,7 @@ def test_conflicts_in_text_and_picture(drawn):
     cells, words = drawn(SWIZZLED, *wide)
     assert cells[1, 3] == ["75", "b5"]
     assert any(word.startswith("bank conflicts: none") for word in words)
+    assert "one phase" in words and "worst phase" not in words
 
 
 # -- command and library -----------------------------------------------------------------------
@@ -273,6 +280,7 @@ def test_conflicts_in_text_and_picture(drawn):
         (("(4,8):(8,1)", "--compose", "(4"), 2, "unexpected input"),
         (("(4,2):(1,1)", "--inverse"), 1, None),
         (("S[(8, 4):(4@laneid, 1)", "--rows", "0"), 2, "tvm"),
+        (("mma_m16n8k16_f16_f32.E",), 2, "no instruction atom's operand"),
         (("{'register': 3}", "--from", "triton"), 2, "triton"),
         (("8:1", "--bank-conflicts"), 2, "--bank-conflicts needs --access-bytes"),
         (("8:1", "--bank-conflicts", "--access-bytes", "4"), 2, "needs --element-bytes"),

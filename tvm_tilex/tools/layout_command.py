@@ -101,7 +101,8 @@ def layout(
     """Evaluate LAYOUT, say what is proved of it, and draw it.
 
     LAYOUT is SHAPE:STRIDE as in CuTe, for example "(4,(2,2)):(2,(1,8))", a map in the text form of
-    docs/layout.md, or a layout as CuTe, Triton, TileLang or TVM write it.
+    docs/layout.md, a layout as CuTe, Triton, TileLang or TVM write it, or an operand of an
+    instruction atom such as mma_m16n8k16_f16_f32.A.
     """
     banks = _banks(bank_conflicts, access)
     parts = [_read(part, system) for part in (text, *others)]

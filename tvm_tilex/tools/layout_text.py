@@ -6,13 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout import LayoutMap, parse_map
 
 __all__ = ["SYSTEMS", "ReadLayout", "read_layout", "system_of"]
 
-SYSTEMS = ("tilex", "cute", "triton", "tilelang", "tvm")
+SYSTEMS = ("tilex", "cute", "triton", "tilelang", "tvm", "atom")
 
 _SIGNS = (
+    ("atom", re.compile(r"^\s*[a-z]\w*\.[A-Z]\s*$")),
     ("tvm", re.compile(r"^\s*(?:T\.)?(?:TileLayout|ComposeLayout|S\s*\[|R\s*\[)")),
     ("cute", re.compile(r"^\s*Sw?\s*<|\bo\s+-?\d+\s+o\b|_\d")),
     (
@@ -45,7 +47,8 @@ def read_layout(text: str, system: str = "auto") -> ReadLayout:
     Parameters
     ----------
     text
-        Our own text form, or CuTe's, Triton's, TileLang's or TVM's.
+        Our own text form, or CuTe's, Triton's, TileLang's or TVM's, or an operand of an
+        instruction atom, ``mma_m16n8k16_f16_f32.A``.
     system
         Whose spelling it is, or ``auto`` to go by its look.
 
@@ -57,6 +60,8 @@ def read_layout(text: str, system: str = "auto") -> ReadLayout:
     chosen = system_of(text) if system == "auto" else system
     if chosen == "tilex":
         return ReadLayout(parse_map(text), chosen)
+    if chosen == "atom":
+        return ReadLayout(_operand(text.strip()), chosen)
     if chosen == "cute":
         from tvm_tilex.layout.cute_layout import parse_cute_layout
 
@@ -71,3 +76,14 @@ def read_layout(text: str, system: str = "auto") -> ReadLayout:
     }
     found = parsers[chosen](text)
     return ReadLayout(found.map, chosen, found.placement.replica)
+
+
+def _operand(text: str) -> LayoutMap:
+    from tvm_tilex.layout.atoms import ATOMS
+
+    name, _, operand = text.rpartition(".")
+    found = ATOMS.get(name)
+    if found is None or operand not in found.operands:
+        known = ", ".join(f"{a.name}.{{{','.join(a.operands)}}}" for a in ATOMS.values())
+        raise LayoutError(f"no instruction atom's operand {text!r}; there are {known}")
+    return found.operands[operand].map

@@ -264,7 +264,8 @@ class _Picture:
             y += 0.13
         rest = self.phase - self.crowded
         red = "conflict in it" if rest else "worst phase"
-        marks = [(_INK, "worst phase", rest), (_ALARM, red, self.crowded)]
+        whole = "worst phase" if self.crowded else "one phase"
+        marks = [(_INK, whole, rest), (_ALARM, red, self.crowded)]
         for colour, label, cells in marks:
             if not cells:
                 continue
