@@ -155,3 +155,21 @@ def test_only_shape_and_stride_become_a_cute_layout():
     ):
         with pytest.raises(LayoutError, match="not a CuTe layout"):
             CuteLayout.from_map(map)
+
+
+def test_a_layout_after_a_swizzle_becomes_a_map():
+    inner = ComposedLayout(Swizzle(1, 0, 2), 0, CuteLayout(54, 1))
+    layout = ComposedLayout(CuteLayout((6, 9), (9, 1)), 0, inner)
+    map = layout.to_map(linear=True)
+    assert [map(i) for i in range(54)] == list(layout.values())
+    assert sorted(layout.values()) == list(range(54))
+
+
+def test_extension_keeps_every_value():
+    layout = parse_cute_layout("((4,2),3):((1,4),16)")
+    longer = layout.extended(30)
+    assert str(longer) == "((4,2),4):((1,4),16)"
+    assert [longer(i) for i in range(24)] == list(layout.values())
+    assert layout.extended(5) is layout
+    with pytest.raises(LayoutError, match="empty"):
+        parse_cute_layout("(3,0):(1,3)").extended(1)

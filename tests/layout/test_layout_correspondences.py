@@ -120,7 +120,7 @@ def test_composition_is_associative_with_identities(first, second, third):
         assert side.pairs() == first[0]
 
 
-@LAWS
+@settings(LAWS, max_examples=25)
 @given(relations("a", "b"), relations("c", "d"), relations("b", "c"), relations("d", "a"))
 def test_product(first, second, third, fourth):
     both = first[1].product(second[1])
@@ -294,7 +294,7 @@ def test_an_owner_is_chosen_only_along_an_ownership_axis():
 
 def test_named_axes_guards_and_branches_are_replicated():
     lanes = parse_map("(4,2):(1@lane,1@warp)")
-    placed = replicate(lanes, [Replica("r", 2, (("lane", 4),), ReplicaKind.BROADCAST)])
+    placed = replicate(lanes, [Replica("r", 2, {"lane": 4}, ReplicaKind.BROADCAST)])
     assert {e.right for e in placed.placements(3, 1)} == {(3, 1), (7, 1)}
     guarded = B(i=5, j=5).where(lambda i, j: lt(i + j, 4))
     ragged = index_map(guarded, B(x=25), lambda i, j: 5 * i + j)
@@ -307,7 +307,7 @@ def test_named_axes_guards_and_branches_are_replicated():
     with pytest.raises(LayoutError, match="name the target axes"):
         replicate(lanes, [Replica("r", 2, 4, ReplicaKind.BROADCAST)])
     with pytest.raises(LayoutError, match="steps along"):
-        replicate(lanes, [Replica("r", 2, (("bank", 4),), ReplicaKind.BROADCAST)])
+        replicate(lanes, [Replica("r", 2, {"bank": 4}, ReplicaKind.BROADCAST)])
     with pytest.raises(LayoutError, match="clashes"):
         replicate(PLACES, [Replica("i0", 2, 4, ReplicaKind.BROADCAST)])
 
@@ -368,3 +368,40 @@ def test_negative_points_and_default_sets():
     assert str(relation.source) == "{a0: -2..4}"
     assert relation.pairs()[(1,), (3, -1)] == 2
     assert [e.at for e in relation.placements(1)] == [(1,), (2,)]
+
+
+def test_placements_and_distributions_are_correspondences():
+    from tvm_tilex.layout.bridges import parse_tvm
+    from tvm_tilex.layout.views import Distribution
+
+    placed = parse_tvm("S[(8,):(4@laneid,)]+R[4:1@laneid]+2@warpid").placement
+    relation = placed.correspondence(ReplicaKind.BROADCAST)
+    assert {e.right for e in relation.placements(3)} == {(12 + r, 2) for r in range(4)}
+    elements = index_map(
+        B(lane=8, copy=2, slot=2), B(x=16), lambda lane, copy, slot: 2 * lane + slot
+    )
+    held = Distribution.owned(elements, ("lane", "copy")).placement(ReplicaKind.MULTICAST)
+    assert held.replicas == (("copy", ReplicaKind.MULTICAST),)
+    assert [e.right for e in held.placements(5)] == [(2, 0, 1), (2, 1, 1)]
+
+
+def test_a_join_whose_guard_is_unsafe_off_the_space_is_enumerated():
+    positive = B(i=5).where(lambda i: lt(0, i))
+    f = index_map(positive, B(q=9), lambda i: 8 // i)
+    whole = embed(f).then(embed(index_map(B(q=9), B(h=5), lambda q: q // 2)))
+    assert whole.pairs() == Counter({((i,), (8 // i // 2,)): 1 for i in range(1, 5)})
+    assert simplify(whole).corr is whole
+    function = as_function(whole)
+    assert function.verdict.proven and [function.value(i) for i in range(1, 5)] == [4, 2, 1, 1]
+
+
+def test_large_compositions_are_associative_by_proof():
+    f = embed(parse_map("(1048576,1048576):(1048576,1)"))
+    g = embed(index_map(B(x=2**40), B(y=2**40), lambda x: x ^ 5))
+    h = embed(index_map(B(y=2**40), B(z=2**39), lambda y: y // 2))
+    assert equal_correspondences(f.then(g).then(h), f.then(g.then(h))).proven
+    flipped = h.converse().then(g.converse()).then(f.converse())
+    assert equal_correspondences(f.then(g).then(h).converse(), flipped).proven
+    cut = B(x=2**40).where(lambda x: lt(x, 12345678901))
+    part = span(Identity(cut), index_map(cut, B(y=2**40), lambda x: x ^ 5))
+    assert equal_correspondences(part, part.converse().converse()).proven

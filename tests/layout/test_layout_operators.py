@@ -10,23 +10,29 @@ from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout import (
     ComposedLayout,
     CuteLayout,
+    IndexSet,
     OperatorError,
     Swizzle,
     blocked_product,
     coalesce,
     complement,
     composition,
+    contiguity,
     cosize,
+    equal_maps,
     filter,
     filter_zeros,
     flat_divide,
     flat_product,
+    index_map,
     left_inverse,
     logical_divide,
     logical_product,
+    lt,
     parse_cute_layout,
     parse_map,
     raked_product,
+    restrict,
     right_inverse,
     slice_layout,
     tiled_divide,
@@ -378,3 +384,51 @@ def test_operators_accept_their_own_results_only_as_layouts():
     with pytest.raises(OperatorError, match="MixedRadix is not a CuTe layout"):
         coalesce(parse_map("4:1"))
     assert isinstance(complement(first, 48).layout, CuteLayout)
+
+
+def test_maps_compose_and_divide_as_functions_of_their_linear_index():
+    box = IndexSet.box(i=8, j=6)
+    source = index_map(box, IndexSet.box(x=64), lambda i, j: (i * 6 + j) ^ 3)
+    tiles = zipped_divide(source, (4, 3))
+    assert all(o.verdict.proven for o in tiles.obligations)
+    for i in range(8):
+        for j in range(6):
+            assert tiles.layout(i % 4 + 4 * (j % 3), i // 4 + 2 * (j // 3)) == source(i, j)
+    row = composition(source, L("6:8"))
+    assert [row.layout(j) for j in range(6)] == [source(0, j) for j in range(6)]
+    moved = composition(parse_map("(4,8):(8,1) + 3"), L("(8,4)"))
+    assert str(moved.layout).endswith("((4,2),4):((8,1),2) + 3)")
+    again = logical_divide(moved, 4).layout
+    assert [again(i, 0) for i in range(4)] == [3, 11, 19, 27]
+    with pytest.raises(OperatorError, match="round_up=True covers"):
+        zipped_divide(source, (5, 3))
+    with pytest.raises(OperatorError, match="no values past its domain"):
+        zipped_divide(source, (5, 3), round_up=True)
+    with pytest.raises(OperatorError, match="not a static box"):
+        logical_divide(restrict(source, lambda i, j: lt(i + j, 5)), 4)
+
+
+def test_a_swizzled_row_is_no_contiguous_run():
+    plain, swizzled = L("(8,8):(1,8)"), L("S<3,0,3> o 0 o (8,8):(1,8)")
+    assert contiguity(plain.to_map(linear=True)).value == 64
+    assert contiguity(swizzled.to_map(linear=True)).value == 1
+    # a base and a count do not describe row 3 of the swizzled layout
+    row, offset = slice_layout(swizzled, (None, 3))
+    assert values(row) == [3 ^ x | 24 for x in range(8)] and offset == 0
+
+
+def test_a_modulus_that_does_not_divide_the_width_is_not_simplified_away():
+    box = IndexSet.box(i=8, t=128)
+    right = index_map(box, IndexSet.box(x=7), lambda i, t: (i * 128 + t) % 64 % 7)
+    wrong = index_map(box, IndexSet.box(x=7), lambda i, t: t % 7)
+    assert equal_maps(right, wrong).disproven
+    assert sum(right(*p) != wrong(*p) for p in box.points()) == 512
+
+
+def test_operators_of_sizes_past_32_bits():
+    row = L("(536870913,4):(4,1)")
+    assert str(zipped_divide(row, (1, 4))) == "((1,4),(536870913,1)):((0,1),(4,0))"
+    assert str(complement(L("4:1073741824"), 2**40)) == "(1073741824,256):(1,4294967296)"
+    assert cosize(row) == 4 * 536870913
+    with pytest.raises(LayoutError, match="64-bit"):
+        logical_product(L("2:4611686018427387904"), 4)

@@ -416,3 +416,17 @@ def test_alignment_of_a_total_map_without_a_linear_form():
     assert not alignment(found, budget=0).verdict.disproven
     exhaustive = alignment(found, budget=1000)
     assert exhaustive.verdict.proven and exhaustive.value == 0
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 7])
+def test_a_quotient_of_a_parameter_stays_below_it(divisor):
+    """The middle of a row lies in it, whatever its length n in [1, 300]: (n - 1) // d < n."""
+    n = parameter("n", 1, 300)
+    row, nothing = B(x=n), B(parameters=(n,))
+    for start in ((n - 1) // divisor, n // divisor, (n * 2 - 1) // (2 * divisor)):
+        assert prove(IndexExpr(nothing, row, (start,)), 0).bounds.proven
+    for start in ((n - 1) // divisor + 1, (n + divisor - 1) // divisor):  # both are n for n = 1
+        refuted = prove(IndexExpr(nothing, row, (start,)), 0).bounds
+        assert refuted.disproven and refuted.witness.params == (("n", 1),)
+    below = prove(IndexExpr(nothing, row, (n - n // divisor - 1,)), 0).bounds
+    assert below.proven  # the other sign of the quotient

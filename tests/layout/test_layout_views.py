@@ -196,6 +196,16 @@ def test_composed_and_piecewise_layouts_are_views_too():
         tail.write(np.zeros(8), np.arange(12.0))
 
 
+def test_a_view_of_one_element():
+    view = dense(columns=5)
+    assert view.slice(columns=3).read(memory(view))[0].tolist() == 4
+    outside = view.slice(columns=5)
+    assert outside.domain.rank == 0 and outside.always_valid(0).disproven
+    assert outside.read(memory(view))[0].tolist() == 0
+    with pytest.raises(DomainError, match="is invalid"):
+        outside.with_bounds(ASSUME).read(memory(view))
+
+
 def test_named_physical_coordinates():
     space = IndexSet.box(bank=4, word=8)
     layout = MixedRadix((4, 8), ((("bank", 1),), (("word", 1),)), 0, None, space)

@@ -313,6 +313,11 @@ class Context:
             return (low, high)
         # A constraint may hold a quotient of this very form: it then sees the range without it.
         self._ranges[form.key, depth] = (low, high)
+        if quotients and self.space.parameters:
+            for atom, coefficient in form.terms.items():
+                if isinstance(atom, Quotient):
+                    a, b = self._multiplied_out(form, atom, coefficient, depth - 1)
+                    low, high = max(low, a), min(high, b)
         for constraint in self.constraints:
             for scale in self._multipliers(form, constraint):
                 # constraint <= 0: form <= form - scale * constraint for scale > 0, and dually.
@@ -322,6 +327,18 @@ class Context:
                 else:
                     low = max(low, other[0])
         return (low, high)
+
+    def _multiplied_out(self, form: Form, atom: Quotient, coefficient: int, depth: int) -> Interval:
+        """Bound ``form`` by ``atom.form - (d - 1) <= d * atom <= atom.form``, d its divisor.
+
+        So ``(n - 1) // 2 < n`` for every n >= 1, which the range of n alone does not say.
+        """
+        divisor = atom.divisor
+        rest = form.add(Form(0, {atom: 1}), -coefficient).scaled(divisor)
+        low, high = self.form_interval(rest.add(atom.form, coefficient), depth)
+        slack = coefficient * (divisor - 1)
+        low, high = (low - slack, high) if coefficient > 0 else (low, high - slack)
+        return -(-low // divisor), high // divisor
 
     @staticmethod
     def _multipliers(form: Form, constraint: Form) -> set[int]:

@@ -22,6 +22,7 @@ from tvm_tilex.layout.int_tuple import (
     leaves_of,
     modes_of,
     size_of,
+    with_leaves,
 )
 from tvm_tilex.layout.text import nest_text
 from tvm_tilex.layout.transforms import bind_transform
@@ -178,6 +179,25 @@ class CuteLayout(_Evaluated):
         low, high = self.index_range()
         return high - low + 1
 
+    def extended(self, size: int) -> CuteLayout:
+        """Return the layout with its last leaf long enough for ``size`` indices; values are kept.
+
+        Raises
+        ------
+        LayoutError
+            For an empty layout, which has no last value to go on from.
+        """
+        if self.size() >= size:
+            return self
+        if not self.size():
+            raise LayoutError(f"the empty layout {self} has no extension")
+        if not self.digits:
+            return CuteLayout(size, 0)
+        last = self.digits[-1][0]
+        needed = -(-size // (self.size() // last))
+        extents = (*(n for n, _ in self.digits[:-1]), needed)
+        return CuteLayout(with_leaves(self.shape, extents), self.stride)
+
     def to_map(self, *, linear: bool = False) -> LayoutMap:
         """Return the layout as a ``MixedRadix``.
 
@@ -270,7 +290,9 @@ class ComposedLayout(_Evaluated):
             inner = Translate((self.offset,), inner)
         if isinstance(self.outer, Swizzle):
             return Transform("xor_swizzle", self.outer.arguments, inner)
-        return Compose(self.outer.to_map(linear=True), inner)
+        # A swizzle declares whole blocks; the values past the outer layout are never taken.
+        outer = self.outer.extended(inner.codomain.axes[0].bounds()[1] + 1)
+        return Compose(outer.to_map(linear=True), inner)
 
     def __str__(self) -> str:
         return f"{self.outer} o {self.offset} o {self.layout}"

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
+from tvm_tilex.layout.correspondence import LayoutCorr, ReplicaKind, span
 from tvm_tilex.layout.index_set import IndexSet
 from tvm_tilex.layout.nodes import Project
 
@@ -66,6 +67,10 @@ class Placement:
     def right(self) -> LayoutMap:
         """The leg ``F -> Physical``."""
         return self.map
+
+    def correspondence(self, kind: ReplicaKind) -> LayoutCorr:
+        """Return the placement as a correspondence; ``kind`` says what its copies mean."""
+        return span(self.left, self.right, dict.fromkeys(self.replica, kind))
 
     @cached_property
     def _table(self) -> dict[tuple[int, ...], Counter[Location]]:

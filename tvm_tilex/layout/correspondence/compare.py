@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from tvm_tilex.errors import LayoutError
+from tvm_tilex.layout.composite import Compose
 from tvm_tilex.layout.correspondence.base import LayoutCorr
-from tvm_tilex.layout.correspondence.simplify import simplify
+from tvm_tilex.layout.correspondence.simplify import has_legs, simplify
+from tvm_tilex.layout.expr import Expr
+from tvm_tilex.layout.index_set import IndexSet
+from tvm_tilex.layout.nodes import IndexExpr
 from tvm_tilex.layout.proof import DEFAULT_BUDGET
 from tvm_tilex.layout.queries import equal_maps
 from tvm_tilex.layout.verdict import Verdict, Witness, disproven, proven, unknown
+from tvm_tilex.layout.visitor import substitute
 
 __all__ = ["equal_correspondences"]
 
@@ -49,15 +54,20 @@ def equal_correspondences(
 
 def _by_legs(a: LayoutCorr, b: LayoutCorr, why: str) -> Verdict:
     x, y = simplify(a, 0).corr, simplify(b, 0).corr
-    shape = [[(axis.extent, axis.lower) for axis in c.space.axes] for c in (x, y)]
-    if shape[0] != shape[1] or x.space.guards or y.space.guards:
-        return unknown(f"{why}, and the occurrence spaces {x.space} and {y.space} differ")
-    from tvm_tilex.layout.composite import Compose
-    from tvm_tilex.layout.nodes import IndexExpr
-
+    if not (has_legs(x) and has_legs(y)) or not _same_space(x.space, y.space):
+        return unknown(f"{why}, and the occurrence spaces are not proved to be the same")
     rename = IndexExpr(x.space, y.space, x.space.coordinates)
     for p, q in ((x.left, y.left), (x.right, y.right)):
         verdict = equal_maps(p, Compose(q, rename), 0)
         if not verdict.proven:
             return unknown(f"{why}, and the legs are not proved equal: {verdict.reason}")
     return proven("both legs are equal on the same occurrence space")
+
+
+def _same_space(x: IndexSet, y: IndexSet) -> bool:
+    """Whether the spaces are equal up to the names of their axes."""
+    shapes = [[(axis.extent, axis.lower) for axis in space.axes] for space in (x, y)]
+    if shapes[0] != shapes[1]:
+        return False
+    named: dict[str, Expr] = dict(zip(y.names, x.coordinates, strict=True))
+    return set(substitute(y.guards, named)) == set(x.guards)

@@ -6,7 +6,7 @@ from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.composite import Compose
 from tvm_tilex.layout.correspondence.base import LayoutCorr, Point
-from tvm_tilex.layout.correspondence.simplify import simplify
+from tvm_tilex.layout.correspondence.simplify import has_legs, simplify
 from tvm_tilex.layout.expr import Coordinate, ExprLike
 from tvm_tilex.layout.index_set import IndexSet
 from tvm_tilex.layout.inverse import try_inverse
@@ -31,7 +31,8 @@ def as_function(corr: LayoutCorr, budget: int = DEFAULT_BUDGET) -> Answer[Layout
         no obstacle; where they differ no owner is chosen (see ``LayoutCorr.select``).
     """
     short = simplify(corr, budget).corr
-    for build in (_by_section, _by_enumeration):
+    ways = (_by_section, _by_enumeration) if has_legs(short) else (_by_enumeration,)
+    for build in ways:
         answer = build(short, budget)
         if not answer.verdict.unknown:
             return answer

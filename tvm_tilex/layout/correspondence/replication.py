@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
@@ -34,8 +35,12 @@ class Replica:
 
     axis: str
     extent: int
-    step: int | tuple[tuple[str, int], ...]
+    step: int | Mapping[str, int]
     kind: ReplicaKind
+
+    def __post_init__(self) -> None:
+        if isinstance(self.step, Mapping):
+            object.__setattr__(self, "step", MappingProxyType(dict(self.step)))
 
     def along(self, names: tuple[str, ...]) -> tuple[int, ...]:
         """Return the step along each target axis."""
@@ -45,7 +50,7 @@ class Replica:
             return (self.step,)
         given = dict(self.step)
         if not set(given) <= set(names):
-            raise LayoutError(f"replica '{self.axis}' steps along {set(given)}, not {names}")
+            raise LayoutError(f"replica '{self.axis}' steps along {sorted(given)}, not {names}")
         return tuple(given.get(name, 0) for name in names)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.composite import Compose
 from tvm_tilex.layout.correspondence.base import LayoutCorr, Span
+from tvm_tilex.layout.correspondence.combine import Join
 from tvm_tilex.layout.expr import Constant, Coordinate, Expr, Op, Operation, constant
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.nodes import IndexExpr
@@ -40,6 +41,12 @@ def simplify(corr: LayoutCorr, budget: int = DEFAULT_BUDGET) -> Simplified:
     """
     current: LayoutCorr = corr
     laws: list[tuple[str, Verdict]] = []
+    if isinstance(corr, Join):
+        parts = (simplify(corr.first, budget), simplify(corr.second, budget))
+        laws.extend(law for part in parts for law in part.obligations)
+        current = Join(parts[0].corr, parts[1].corr) if laws else corr
+    if not has_legs(current):
+        return Simplified(current, tuple(laws))
     refused: set[str] = set()
     while True:
         axis = _determined(current.space, refused)
@@ -51,6 +58,14 @@ def simplify(corr: LayoutCorr, budget: int = DEFAULT_BUDGET) -> Simplified:
             continue
         current = step.corr
         laws.extend(step.obligations)
+
+
+def has_legs(corr: LayoutCorr) -> bool:
+    """Whether the occurrence space can be stated: its guards are safe on the whole box."""
+    try:
+        return corr.left.domain == corr.right.domain
+    except LayoutError:
+        return False
 
 
 def _determined(space: IndexSet, refused: set[str]) -> tuple[str, Expr] | None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.layout.algebra import compose
+from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.composite import Compose
 from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayout, Swizzle
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.int_tuple import with_leaves
+from tvm_tilex.layout.normalize import normalize
 from tvm_tilex.layout.operators.coalesce import merged
 from tvm_tilex.layout.operators.derived import (
     Derived,
-    LayoutLike,
     Obligation,
+    Operand,
     compact,
     concatenated,
     is_empty,
+    map_of,
     scaled,
+    shape_of_map,
     unwrap,
 )
 from tvm_tilex.layout.operators.digits import strided_digits
@@ -30,7 +35,7 @@ LAW = "R(i) = A(B(i)) for every index"
 
 
 def composition(
-    outer: LayoutLike | Swizzle,
+    outer: Operand | Swizzle,
     inner: Any,
     *,
     unbounded_last_mode: bool = False,
@@ -44,7 +49,9 @@ def composition(
     Parameters
     ----------
     outer
-        Strides of any sign, zero included; a swizzle composes to a swizzled layout.
+        Strides of any sign, zero included; a swizzle composes to a swizzled layout. Any
+        ``LayoutMap`` on a static box is accepted too, as a function of its colexicographic index;
+        the result is then a map.
     inner
         A layout with values in ``[0, size(outer))`` (so no negative stride that matters), an
         integer ``n`` for ``n:1``, or a tuple with one of these or None for each leading mode of
@@ -59,6 +66,10 @@ def composition(
     """
     if isinstance(outer, Swizzle):
         return Derived(ComposedLayout(outer, 0, unwrap(inner)), _definition())
+    map = map_of(outer)
+    if map is not None:
+        whole = shape_of_map("composition", map)
+        return composed_map(map, composition(whole, inner, budget=budget), budget)
     first = unwrap(outer)
     if isinstance(inner, tuple):
         if unbounded_last_mode:
@@ -89,6 +100,15 @@ def composed(
     return Derived(ComposedLayout(outer, 0, inner), _definition())
 
 
+def composed_map(map: LayoutMap, index: Derived[Any], budget: int) -> Derived[Any]:
+    """Return ``map o index`` for an index layout into the colexicographic index of ``map``."""
+    target = compose(map, index.layout.to_map())
+    short = normalize(target)
+    verdict = equal_maps(short, target, budget)
+    found = (*index.obligations, Obligation(LAW, verdict))
+    return Derived(short, found) if verdict.proven else Derived(target, _definition())
+
+
 def _definition() -> tuple[Obligation, ...]:
     return (Obligation(LAW, proven("kept as a composition")),)
 
@@ -100,26 +120,12 @@ def _covering(outer: CuteLayout, inner: AnyCuteLayout, unbounded: bool) -> CuteL
     if low >= 0 and high < outer.size():
         return outer
     if low >= 0 and unbounded:
-        return lengthened(outer, high + 1)
+        return outer.extended(high + 1)
     more = "; unbounded_last_mode=True extends it" if low >= 0 else ""
     raise OperatorError(
         f"composition past the domain: {inner} has values in [{low}, {high}], mode"
         f" {outer.rank - 1} of {outer} ends at {outer.size() - 1}{more}"
     )
-
-
-def lengthened(layout: CuteLayout, size: int) -> CuteLayout:
-    """Return the layout with its last leaf long enough for ``size`` indices."""
-    if layout.size() >= size:
-        return layout
-    if not layout.digits:
-        return CuteLayout(size, 0)
-    if is_empty(layout):
-        raise OperatorError(f"an empty layout {layout} has no extension")
-    last = layout.digits[-1][0]
-    needed = -(-size // (layout.size() // last))
-    extents = (*(n for n, _ in layout.digits[:-1]), needed)
-    return CuteLayout(with_leaves(layout.shape, extents), layout.stride)
 
 
 def _flat(outer: CuteLayout, inner: CuteLayout) -> tuple[CuteLayout, CuteLayout] | None:

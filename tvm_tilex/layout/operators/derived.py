@@ -12,7 +12,7 @@ from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.int_tuple import IntTuple, compact_strides, leaves_of, with_leaves
 from tvm_tilex.layout.verdict import Verdict
 
-__all__ = ["Derived", "LayoutLike", "Obligation", "concatenated", "scaled", "unwrap"]
+__all__ = ["Derived", "LayoutLike", "Obligation", "Operand", "concatenated", "scaled", "unwrap"]
 
 L = TypeVar("L", CuteLayout, AnyCuteLayout, LayoutMap, covariant=True)
 
@@ -43,9 +43,10 @@ class Derived(Generic[L]):
 
 
 LayoutLike = CuteLayout | ComposedLayout | Derived[Any]
+Operand = LayoutLike | LayoutMap
 
 
-def unwrap(layout: LayoutLike) -> AnyCuteLayout:
+def unwrap(layout: Operand) -> AnyCuteLayout:
     """Return the layout itself.
 
     Raises
@@ -57,6 +58,26 @@ def unwrap(layout: LayoutLike) -> AnyCuteLayout:
     if not isinstance(found, (CuteLayout, ComposedLayout)):
         raise OperatorError(f"{type(found).__name__} is not a CuTe layout; see CuteLayout.from_map")
     return found
+
+
+def map_of(layout: Any) -> LayoutMap | None:
+    """Return the map where the operand is one, or a result that is one."""
+    found = layout.layout if isinstance(layout, Derived) else layout
+    return found if isinstance(found, LayoutMap) else None
+
+
+def shape_of_map(operator: str, map: LayoutMap) -> CuteLayout:
+    """Return the colexicographic layout of a map's domain, which must be a static box from 0.
+
+    Raises
+    ------
+    OperatorError
+        For guards, symbolic extents or a nonzero lower end, which no linear index runs over.
+    """
+    domain = map.domain
+    if domain.guards or domain.box_size is None or any(axis.lower for axis in domain.axes):
+        raise OperatorError(f"{operator}: the domain {domain} is not a static box from 0")
+    return compact(domain.shape[0] if domain.rank == 1 else domain.shape)
 
 
 def discharge(operator: str, law: str, verdict: Verdict) -> Obligation:

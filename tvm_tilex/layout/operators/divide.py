@@ -8,14 +8,20 @@ from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayo
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.operators import tiling
 from tvm_tilex.layout.operators.complement import complement
-from tvm_tilex.layout.operators.composition import composed, lengthened, tiler_layout
+from tvm_tilex.layout.operators.composition import (
+    composed,
+    composed_map,
+    tiler_layout,
+)
 from tvm_tilex.layout.operators.derived import (
     Derived,
-    LayoutLike,
+    Operand,
     compact,
     concatenated,
     discharge,
+    map_of,
     scaled,
+    shape_of_map,
     unwrap,
 )
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
@@ -25,14 +31,19 @@ __all__ = ["flat_divide", "logical_divide", "tiled_divide", "zipped_divide"]
 
 
 def logical_divide(
-    layout: LayoutLike, tiler: Any, *, round_up: bool = False, budget: int = DEFAULT_BUDGET
+    layout: Operand,
+    tiler: Any,
+    *,
+    round_up: bool = False,
+    budget: int = DEFAULT_BUDGET,
 ) -> Derived[Any]:
     """Return ``A o (B, complement(B))``: first mode inside a tile, second over the tiles.
 
     Parameters
     ----------
     layout
-        A, strides of any sign, zero included; composed layouts too.
+        A, strides of any sign, zero included; composed layouts too, and any ``LayoutMap`` on a
+        static box, as a function of its colexicographic index (the result is then a map).
     tiler
         B: a layout that tiles the indices of A (nonnegative strides; stride 0 needs extent 1), an
         integer ``n`` for ``n:1``, or a tuple of these and None, one per leading mode of A.
@@ -55,7 +66,11 @@ def logical_divide(
 
 
 def zipped_divide(
-    layout: LayoutLike, tiler: Any, *, round_up: bool = False, budget: int = DEFAULT_BUDGET
+    layout: Operand,
+    tiler: Any,
+    *,
+    round_up: bool = False,
+    budget: int = DEFAULT_BUDGET,
 ) -> Derived[Any]:
     """Return the divide as ``((tile0, tile1, ...), (rest0, rest1, ...))``.
 
@@ -65,7 +80,11 @@ def zipped_divide(
 
 
 def tiled_divide(
-    layout: LayoutLike, tiler: Any, *, round_up: bool = False, budget: int = DEFAULT_BUDGET
+    layout: Operand,
+    tiler: Any,
+    *,
+    round_up: bool = False,
+    budget: int = DEFAULT_BUDGET,
 ) -> Derived[Any]:
     """Return the divide as ``((tile0, tile1, ...), rest0, rest1, ...)``.
 
@@ -75,7 +94,11 @@ def tiled_divide(
 
 
 def flat_divide(
-    layout: LayoutLike, tiler: Any, *, round_up: bool = False, budget: int = DEFAULT_BUDGET
+    layout: Operand,
+    tiler: Any,
+    *,
+    round_up: bool = False,
+    budget: int = DEFAULT_BUDGET,
 ) -> Derived[Any]:
     """Return the divide as ``(tile0, tile1, ..., rest0, rest1, ...)``.
 
@@ -86,12 +109,19 @@ def flat_divide(
 
 def _divide(
     operator: str,
-    layout: LayoutLike,
+    layout: Operand,
     tiler: Any,
     arrange: tiling.Arrangement,
     round_up: bool,
     budget: int,
 ) -> Derived[Any]:
+    map = map_of(layout)
+    if map is not None:
+        if round_up:
+            raise OperatorError(f"{operator}: a map has no values past its domain to round up to")
+        whole = shape_of_map(operator, map)
+        index = _divide(operator, whole, tiler, arrange, False, budget)
+        return composed_map(map, index, budget)
     source = unwrap(layout)
     plain = _inner(operator, source)
     if isinstance(tiler, tuple):
@@ -102,10 +132,10 @@ def _divide(
         extended, parts = _by_mode(operator, plain, tiler, round_up)
     else:
         extended, parts = _by_layout(operator, plain, tiler, round_up)
-    index = arrange(parts)
-    result = composed(_with_inner(source, extended), index, False, budget)
+    tiles = arrange(parts)
+    result = composed(_with_inner(source, extended), tiles, False, budget)
     law = "tiler and complement take every index once"
-    onto = discharge(operator, law, _covers(index, extended.size(), plain.size()))
+    onto = discharge(operator, law, _covers(tiles, extended.size(), plain.size()))
     return Derived(result.layout, (onto, *result.obligations))
 
 
@@ -142,7 +172,7 @@ def _by_layout(
     operator: str, plain: CuteLayout, tiler: Any, round_up: bool
 ) -> tuple[CuteLayout, tiling.Tiling]:
     tile, over = _pair(operator, tiler, plain.size(), round_up, "")
-    extended = lengthened(plain, tile.size() * over.size())
+    extended = plain.extended(tile.size() * over.size())
     return extended, tiling.Tiling((tile,), (over,))
 
 
@@ -158,7 +188,7 @@ def _by_mode(
         else:
             whole = mode.size() if entry is None else entry
             tile, free = _pair(operator, whole, mode.size(), round_up, f", mode {number}")
-            mode = lengthened(mode, tile.size() * free.size())
+            mode = mode.extended(tile.size() * free.size())
             if entry is None:
                 tile = compact(mode.shape)
             inside.append(scaled(tile, below))

@@ -7,7 +7,7 @@ from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayo
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.nodes import Identity
 from tvm_tilex.layout.operators.coalesce import merged
-from tvm_tilex.layout.operators.composition import lengthened, of_leaves
+from tvm_tilex.layout.operators.composition import of_leaves
 from tvm_tilex.layout.operators.derived import (
     Derived,
     LayoutLike,
@@ -77,7 +77,7 @@ def left_inverse(layout: LayoutLike, *, budget: int = DEFAULT_BUDGET) -> Derived
         below = _left(inner, budget)
         size = -(-inner.cosize() // swizzle.block) * swizzle.block
         result: AnyCuteLayout = ComposedLayout(
-            lengthened(below, size), 0, ComposedLayout(swizzle, 0, CuteLayout(size, 1))
+            below.extended(size), 0, ComposedLayout(swizzle, 0, CuteLayout(size, 1))
         )
     else:
         result = _left(source, budget)

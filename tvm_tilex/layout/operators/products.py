@@ -8,7 +8,7 @@ from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayo
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.operators import tiling
 from tvm_tilex.layout.operators.coalesce import merged
-from tvm_tilex.layout.operators.composition import composed, lengthened, tiler_layout
+from tvm_tilex.layout.operators.composition import composed, tiler_layout
 from tvm_tilex.layout.operators.derived import (
     Derived,
     LayoutLike,
@@ -216,9 +216,9 @@ def _places(block: CuteLayout, count: int) -> CuteLayout:
     """Return an injective layout of at least ``count`` places for copies of ``block``."""
     gaps = _gaps(block)
     if gaps is None:
-        return lengthened(CuteLayout(1, block.cosize()), count)
+        return CuteLayout(1, block.cosize()).extended(count)
     free, reach = gaps
-    return lengthened(of_digits([*free, (1, reach)]), count)
+    return of_digits([*free, (1, reach)]).extended(count)
 
 
 def _gaps(block: CuteLayout) -> tuple[Digits, int] | None:

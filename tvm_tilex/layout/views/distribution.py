@@ -16,14 +16,17 @@ from functools import cached_property
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.composite import Compose
+from tvm_tilex.layout.correspondence import LayoutCorr, ReplicaKind, span
+from tvm_tilex.layout.expr import Coordinate
 from tvm_tilex.layout.finite import OracleFailure, _points, finite_size, oracle_value
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.inverse import try_inverse
-from tvm_tilex.layout.nodes import IndexExpr, Project
+from tvm_tilex.layout.nodes import Identity, IndexExpr, Project
 from tvm_tilex.layout.normalize import normalize
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
 from tvm_tilex.layout.queries import equal_maps
 from tvm_tilex.layout.verdict import Answer, Verdict, Witness, disproven, proven, unknown
+from tvm_tilex.layout.visitor import leaves
 
 __all__ = ["Distribution", "exchange", "local_exchange"]
 
@@ -156,6 +159,19 @@ class Distribution:
         except OracleFailure as failure:
             return Answer(unknown(f"the distribution has no value somewhere: {failure}"))
         return Answer(proven(f"exhaustive over {size} points"), held)
+
+    def placement(self, kind: ReplicaKind = ReplicaKind.BROADCAST) -> LayoutCorr:
+        """Return the distribution seen from the elements: where each one is placed.
+
+        The occurrences are the (participant, slot) points, so every copy of an element is one.
+        Axes that the element does not depend on number copies; those are of ``kind``.
+        """
+        outputs = tuple(
+            o for piece in self.elements.pieces for o in (*piece.guards, *piece.outputs)
+        )
+        used = {leaf.name for leaf in leaves(outputs) if isinstance(leaf, Coordinate)}
+        copies = {name: kind for name in self.map.domain.names if name not in used}
+        return span(self.elements, Identity(self.map.domain), copies)
 
     def __str__(self) -> str:
         return (

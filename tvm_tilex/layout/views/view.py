@@ -159,7 +159,7 @@ class TensorView:
             if lands_in(inner, IndexSet((axis,), (), self.domain.parameters), number):
                 continue
             value = inner.outputs[number]
-            upper = axis.extent + axis.lower
+            upper = axis.extent + axis.lower if axis.lower else axis.extent
             needed += [le(constant(axis.lower), value), lt(value, upper)]
         guards = (*self.domain.guards, *self.validity)
         if guards:
@@ -280,13 +280,14 @@ class TensorView:
         for guard in (*self.domain.guards, *self.validity):
             held = ArrayEvaluation(flat).visit(guard)
             valid &= np.broadcast_to(held, (count,)) != 0
-        found = self.address_map.apply_array(*(values[valid] for values in flat.values()))
-        addresses = []
-        for column in found if isinstance(found, tuple) else (found,):
-            full = np.zeros(count, np.int64)
-            full[valid] = column
-            addresses.append(full.reshape(shape))
-        return tuple(addresses), valid.reshape(shape)
+        addresses = [np.zeros(count, np.int64) for _ in self.buffer.space.axes]
+        if valid.any():  # without coordinates, no valid point can't be said by empty arrays
+            found = self.address_map.apply_array(*(values[valid] for values in flat.values()))
+            for full, column in zip(
+                addresses, found if isinstance(found, tuple) else (found,), strict=True
+            ):
+                full[valid] = column
+        return tuple(full.reshape(shape) for full in addresses), valid.reshape(shape)
 
     def read(self, memory: Any) -> tuple[Any, Any]:
         """Return ``(values, active)`` over the domain's box, as the policy says.
