@@ -154,7 +154,7 @@ def test_composition_refuses_what_has_no_value():
         composition(L("(4,8):(8,1)"), (5, 2))
     with pytest.raises(OperatorError, match="3 tilers for the 2 modes"):
         composition(L("(4,8):(8,1)"), (1, 1, 1))
-    with pytest.raises(OperatorError, match="inside a tiler"):
+    with pytest.raises(OperatorError, match="2 tilers for the 1 modes"):
         composition(L("(4,8):(8,1)"), ((2, 2), 2))
 
 
@@ -432,3 +432,17 @@ def test_operators_of_sizes_past_32_bits():
     assert cosize(row) == 4 * 536870913
     with pytest.raises(LayoutError, match="64-bit"):
         logical_product(L("2:4611686018427387904"), 4)
+
+
+def test_tilers_of_nested_modes():
+    source = L("((4,6),8):((1,4),24)")
+    kept = composition(source, ((2, L("3:2")), None))
+    assert str(kept) == "((2,3),8):((1,8),24)"
+    by_pair = logical_divide(source, ((2, 3), 4)).layout
+    assert str(by_pair) == "(((2,2),(3,2)),(4,2)):(((1,2),(4,12)),(24,96))"
+    tiles = zipped_divide(source, ((2, 3), 4)).layout
+    assert str(tiles) == "(((2,3),4),((2,2),2)):(((1,4),24),((2,12),96))"
+    assert sorted(values(tiles)) == sorted(values(source))
+    assert str(flat_divide(source, ((2, None),))) == "((2,6),(2,1),8):((1,4),(2,0),24)"
+    grown = zipped_product(L("((2,3),4):((1,2),6)"), ((L("2:12"), None), L("2:12")))
+    assert str(grown) == "(((2,3),4),((2,1),2)):(((1,2),6),((24,0),48))"

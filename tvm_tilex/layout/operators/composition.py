@@ -54,8 +54,8 @@ def composition(
         the result is then a map.
     inner
         A layout with values in ``[0, size(outer))`` (so no negative stride that matters), an
-        integer ``n`` for ``n:1``, or a tuple with one of these or None for each leading mode of
-        ``outer`` (by-mode composition).
+        integer ``n`` for ``n:1``, or a tuple with one of these, None or a tuple (for a nested mode)
+        for each leading mode of ``outer`` (by-mode composition).
     unbounded_last_mode
         CuTe's convention: the last mode of ``outer`` is as long as needed.
 
@@ -166,7 +166,7 @@ def tiler_layout(operator: str, tiler: Any) -> AnyCuteLayout:
             raise OperatorError(f"{operator}: a tile of {tiler} elements")
         return CuteLayout(tiler, 1)
     if isinstance(tiler, tuple):
-        raise OperatorError(f"{operator}: a tiler inside a tiler {tiler} is not supported")
+        raise OperatorError(f"{operator}: the tuple {tiler} is no layout; use CuteLayout(shape)")
     return unwrap(tiler)
 
 
@@ -178,7 +178,15 @@ def modes_of_layout(layout: AnyCuteLayout) -> tuple[int, ...]:
     return tuple(mode.size() for mode in plain.modes)
 
 
-def by_mode(outer: AnyCuteLayout, tiler: tuple[Any, ...]) -> CuteLayout:
+def require_modes(operator: str, layout: CuteLayout, tiler: tuple[Any, ...]) -> None:
+    """Raise OperatorError where a tuple tiler has more entries than the layout has modes."""
+    if len(tiler) > layout.rank:
+        raise OperatorError(
+            f"{operator}: {len(tiler)} tilers for the {layout.rank} modes of {layout}"
+        )
+
+
+def by_mode(outer: AnyCuteLayout, tiler: tuple[Any, ...], below: int = 1) -> CuteLayout:
     """Return the layout into the linear index of ``outer`` that applies a tiler per mode.
 
     Raises
@@ -189,11 +197,14 @@ def by_mode(outer: AnyCuteLayout, tiler: tuple[Any, ...]) -> CuteLayout:
     plain = outer
     while isinstance(plain, ComposedLayout):
         plain = plain.layout
-    if len(tiler) > plain.rank:
-        raise OperatorError(f"{len(tiler)} tilers for the {plain.rank} modes of {plain}")
-    parts, below = [], 1
+    require_modes("composition", plain, tiler)
+    parts = []
     for number, mode in enumerate(plain.modes):
         entry = tiler[number] if number < len(tiler) else None
+        if isinstance(entry, tuple):
+            parts.append(by_mode(mode, entry, below))
+            below *= mode.size()
+            continue
         part = compact(mode.shape) if entry is None else tiler_layout("composition", entry)
         if not isinstance(part, CuteLayout):
             raise OperatorError(f"composition: the tiler {part} of mode {number} is composed")

@@ -11,6 +11,7 @@ from tvm_tilex.layout.operators.complement import complement
 from tvm_tilex.layout.operators.composition import (
     composed,
     composed_map,
+    require_modes,
     tiler_layout,
 )
 from tvm_tilex.layout.operators.derived import (
@@ -46,7 +47,8 @@ def logical_divide(
         static box, as a function of its colexicographic index (the result is then a map).
     tiler
         B: a layout that tiles the indices of A (nonnegative strides; stride 0 needs extent 1), an
-        integer ``n`` for ``n:1``, or a tuple of these and None, one per leading mode of A.
+        integer ``n`` for ``n:1``, or a tuple of these, None and tuples for nested modes, one entry
+        per leading mode of A.
     round_up
         Where a tile does not fit evenly, extend A (its last mode, or with a tuple each mode) to
         whole tiles. The size is then larger than A's; indices past A need a guard.
@@ -125,10 +127,6 @@ def _divide(
     source = unwrap(layout)
     plain = _inner(operator, source)
     if isinstance(tiler, tuple):
-        if len(tiler) > plain.rank:
-            raise OperatorError(
-                f"{operator}: {len(tiler)} tilers for the {plain.rank} modes of {plain}"
-            )
         extended, parts = _by_mode(operator, plain, tiler, round_up)
     else:
         extended, parts = _by_layout(operator, plain, tiler, round_up)
@@ -177,14 +175,21 @@ def _by_layout(
 
 
 def _by_mode(
-    operator: str, plain: CuteLayout, tiler: tuple[Any, ...], round_up: bool
+    operator: str, plain: CuteLayout, tiler: tuple[Any, ...], round_up: bool, below: int = 1
 ) -> tuple[CuteLayout, tiling.Tiling]:
-    modes, inside, over, rest = [], [], [], []
-    below = 1
+    """Return the extended layout and its tiling, as indices that are multiples of ``below``."""
+    require_modes(operator, plain, tiler)
+    modes: list[CuteLayout] = []
+    inside, over, rest, nested = [], [], [], []
     for number, mode in enumerate(plain.modes):
         entry = tiler[number] if number < len(tiler) else None
-        if entry is None and number >= len(tiler):
+        if number >= len(tiler):
             rest.append(scaled(compact(mode.shape), below))
+        elif isinstance(entry, tuple):
+            mode, parts = _by_mode(operator, mode, entry, round_up, below)
+            nested.append((number, parts))
+            inside.append(parts.nested_inside)
+            over.append(parts.nested_over)
         else:
             whole = mode.size() if entry is None else entry
             tile, free = _pair(operator, whole, mode.size(), round_up, f", mode {number}")
@@ -195,10 +200,9 @@ def _by_mode(
             over.append(scaled(free, below))
         modes.append(mode)
         below *= mode.size()
-    parts = tiling.Tiling(tuple(inside), tuple(over), tuple(rest), by_mode=True)
-    extended = concatenated(modes)
+    built = tiling.Tiling(tuple(inside), tuple(over), tuple(rest), True, tuple(nested))
     # An integer shape is one mode; a tuple of one mode has the same indices.
-    return (extended, parts) if isinstance(plain.shape, tuple) else (modes[0], parts)
+    return (concatenated(modes) if isinstance(plain.shape, tuple) else modes[0]), built
 
 
 def _covers(index: CuteLayout, whole: int, asked: int) -> Verdict:

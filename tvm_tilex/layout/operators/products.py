@@ -8,7 +8,7 @@ from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayo
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.operators import tiling
 from tvm_tilex.layout.operators.coalesce import merged
-from tvm_tilex.layout.operators.composition import composed, tiler_layout
+from tvm_tilex.layout.operators.composition import composed, require_modes, tiler_layout
 from tvm_tilex.layout.operators.derived import (
     Derived,
     LayoutLike,
@@ -47,8 +47,9 @@ def logical_product(block: LayoutLike, tiler: Any, *, budget: int = DEFAULT_BUDG
         A: strides of any sign, zero included, injective or not. Of a composed layout the inner
         layout is repeated; the outer one, for instance a swizzle, acts on the whole.
     tiler
-        B: a layout of nonnegative values, an integer ``n`` for ``n:1``, or a tuple of these and
-        None, one per leading mode of A. A stride of 0 repeats a copy in place.
+        B: a layout of nonnegative values, an integer ``n`` for ``n:1``, or a tuple of these, None
+        and tuples for nested modes, one entry per leading mode of A. A stride of 0 repeats a copy
+        in place.
 
     Returns
     -------
@@ -174,29 +175,32 @@ def _by_layout(
 
 
 def _by_mode(
-    operator: str, plain: CuteLayout, tiler: tuple[Any, ...]
+    operator: str, plain: CuteLayout, tiler: tuple[Any, ...], below: int = 1
 ) -> tuple[CuteLayout, tiling.Tiling]:
-    if len(tiler) > plain.rank:
-        raise OperatorError(
-            f"{operator}: {len(tiler)} tilers for the {plain.rank} modes of {plain}"
-        )
+    """Return block and places per mode, and the tiling as multiples of ``below``."""
+    require_modes(operator, plain, tiler)
     modes: list[CuteLayout] = []
-    inside, over, rest = [], [], []
-    below = 1
+    inside, over, rest, nested = [], [], [], []
     for number, mode in enumerate(plain.modes):
+        entry = tiler[number] if number < len(tiler) else None
         if number >= len(tiler):
             rest.append(scaled(compact(mode.shape), below))
             modes.append(mode)
+        elif isinstance(entry, tuple):
+            whole, parts = _by_mode(operator, mode, entry, below)
+            nested.append((number, parts))
+            inside.append(parts.nested_inside)
+            over.append(parts.nested_over)
+            modes.append(whole)
         else:
-            entry = 1 if tiler[number] is None else tiler[number]
-            repeats = _repeats(operator, entry, f" of mode {number}")
+            repeats = _repeats(operator, 1 if entry is None else entry, f" of mode {number}")
             places = _places(mode, repeats.index_range()[1] + 1)
             inside.append(scaled(compact(mode.shape), below))
             over.append(scaled(repeats, below * mode.size()))
             modes.append(concatenated((mode, places)))
         below *= modes[-1].size()
-    parts = tiling.Tiling(tuple(inside), tuple(over), tuple(rest), by_mode=True)
-    return concatenated(modes), parts
+    built = tiling.Tiling(tuple(inside), tuple(over), tuple(rest), True, tuple(nested))
+    return concatenated(modes), built
 
 
 def _repeats(operator: str, tiler: Any, where: str) -> CuteLayout:

@@ -21,13 +21,15 @@ class Tiling:
     """Index layouts inside a tile and over the tiles, both into one linear index.
 
     ``by_mode`` says that there is one pair per mode of a tuple tiler; otherwise there is one pair
-    whose layouts have modes of their own. ``rest`` are the modes past a tuple tiler.
+    whose layouts have modes of their own. ``rest`` are the modes past a tuple tiler. ``nested``
+    holds, by number, the modes that a tuple inside the tuple tiles.
     """
 
     inside: tuple[CuteLayout, ...]
     over: tuple[CuteLayout, ...]
     rest: tuple[CuteLayout, ...] = ()
     by_mode: bool = False
+    nested: tuple[tuple[int, Tiling], ...] = ()
 
     @property
     def inside_modes(self) -> tuple[CuteLayout, ...]:
@@ -39,6 +41,16 @@ class Tiling:
         """The modes over the tiles."""
         return (*self.over, *self.rest) if self.by_mode else self.over[0].modes
 
+    @property
+    def nested_inside(self) -> CuteLayout:
+        """The tile as one mode of an outer tile."""
+        return concatenated(self.inside)
+
+    @property
+    def nested_over(self) -> CuteLayout:
+        """The modes over the tiles as one mode of an outer rest."""
+        return concatenated(self.over_modes)
+
 
 Arrangement = Callable[[Tiling], CuteLayout]
 
@@ -46,6 +58,8 @@ Arrangement = Callable[[Tiling], CuteLayout]
 def logical(tiling: Tiling) -> CuteLayout:
     """``(tile, rest)``, or per mode ``((tile0, rest0), (tile1, rest1), ...)``."""
     pairs = [concatenated(p) for p in zip(tiling.inside, tiling.over, strict=True)]
+    for number, inner in tiling.nested:
+        pairs[number] = logical(inner)
     return concatenated((*pairs, *tiling.rest)) if tiling.by_mode else pairs[0]
 
 
