@@ -32,21 +32,23 @@ SHAPES = (
     (512, 131072),
     (8191, 4095),
 )
-AUTOMATIC = (0, 0, 0)
+AUTOMATIC = (0, 0, 0, 0)
 
 
-def grid(columns: int, item_bytes: int) -> list[tuple[int, int, int]]:
-    """(threads, Q, V) worth measuring for a width."""
+def grid(columns: int, item_bytes: int) -> list[tuple[int, int, int, int]]:
+    """(threads, Q, V, C) worth measuring for a width."""
     widest = 16 // item_bytes
-    vectors = [v for v in (widest, widest // 2) if columns % v == 0] or [1]
+    elements = widest if columns % widest == 0 else 1
     plans = []
-    for lane_elements in vectors:
-        for subgroups in (1, 2, 4, 8, 12, 16, 20, 25, 32):
-            per_worker = columns / (32 * subgroups * lane_elements)
-            if not 0.9 <= per_worker <= 64 / lane_elements and columns < 100_000:
+    for subgroups in (1, 2, 3, 4, 6, 8, 11, 16, 20, 25, 32):
+        for blocks in (1, 2, 4, 8):
+            if blocks > 1 and (columns < 16384 or subgroups not in (4, 8, 16, 32)):
+                continue
+            if not 0.9 <= columns / (32 * subgroups * elements * blocks) <= 64 / elements:
                 continue
             packings = {1: (2, 4, 8, 16), 2: (1, 2, 4, 8), 4: (1, 2)}.get(subgroups, (1,))
-            plans += [(32 * subgroups * q, q, lane_elements) for q in packings]
+            for packed in packings if blocks == 1 else (1,):
+                plans.append((32 * subgroups * packed, packed, elements, blocks))
     return plans
 
 
@@ -74,13 +76,12 @@ def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> N
 
 
 def _row(entry, shape, dtype, wanted):
-    threads, packed, lane_elements = wanted
+    threads, packed, lane_elements, blocks = wanted
     options = tx.CompileOptions(
         threads_per_group=threads,
         reduction_programs_per_group=packed,
         reduction_lane_elements=lane_elements,
-        shared_tile_materialization="recompute" if shape[1] > 100_000 and threads else None,
-        max_reduction_striped_scalars_per_worker=96,
+        reduction_blocks_per_program=blocks,
     )
     row = {"operator": entry.name, "shape": shape, "requested": wanted}
     try:
@@ -91,7 +92,7 @@ def _row(entry, shape, dtype, wanted):
     plan = artifact.plan
     return {
         **row,
-        "source": artifact.source,
+        "source": _with_cluster(artifact),
         "launches": [dataclasses.asdict(launch) for launch in artifact.device.launches],
         "parameters": [v.name for v in artifact.tile_ir.views],
         "materialization": artifact.materialization.value,
@@ -99,6 +100,15 @@ def _row(entry, shape, dtype, wanted):
         "fallback": artifact.fallback,
         "useful_bytes": entry.useful_bytes(*shape, dtype),
     }
+
+
+def _with_cluster(artifact):
+    """The source; a cluster's size stated in it, as cupy's launches have no place for that."""
+    size = artifact.device.launches[0].cluster[0]
+    if size == 1:
+        return artifact.source
+    bounds = "__launch_bounds__("
+    return artifact.source.replace(bounds, f"__cluster_dims__({size}, 1, 1) {bounds}")
 
 
 def _dlight_rows(entry, shape, dtype):

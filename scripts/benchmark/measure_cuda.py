@@ -68,6 +68,7 @@ def main():
                 "S": plan.get("reduction_subgroups_per_program"),
                 "Q": plan.get("programs_per_group"),
                 "V": plan.get("lane_elements"),
+                "C": plan.get("blocks_per_program"),
                 "materialization": row["materialization"],
             }
             results["rows"].append(out)
@@ -118,7 +119,15 @@ def main():
             operator,
             shape,
             [
-                (r["S"], r["Q"], r["V"], r["registers"], r["spill_bytes"], round(r["fraction"], 3))
+                (
+                    r["S"],
+                    r["Q"],
+                    r["V"],
+                    r["C"],
+                    r["registers"],
+                    r["spill_bytes"],
+                    round(r["fraction"], 3),
+                )
                 for r in best
             ],
             peers,

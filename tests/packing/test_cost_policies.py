@@ -164,6 +164,7 @@ SOFTMAX = ProgramFacts(
     stripes=(257,),
     reads=2 * 257,
     writes=257,
+    bytes=3 * 257 * 4,
 )
 
 

@@ -16,7 +16,7 @@ from tvm_tilex.build.target_config import (
     target_configs,
 )
 from tvm_tilex.errors import OptionError, TargetError
-from tvm_tilex.plan.cost import AnalyticCost, StreamingCost, cost_policy
+from tvm_tilex.plan.cost import AnalyticCost, OccupancyCost, cost_policy
 
 FAMILIES = ("apple-m1", "apple-m2", "apple-m3", "apple-m4")
 NVIDIA = ("a100", "h100", "h200")
@@ -196,7 +196,7 @@ def test_nvidia_families_state_their_limits(name):
 
 
 def test_the_measured_device_has_the_fitted_coefficients():
-    assert target_configs()["h200"].cost_policy() == StreamingCost()
+    assert target_configs()["h200"].cost_policy() == OccupancyCost()
 
 
 @pytest.mark.parametrize("name", ["a100", "h100"])
@@ -207,9 +207,10 @@ def test_coefficients_that_were_not_measured_say_so_and_follow_from_the_limits(n
     def share(config):
         return config.limits["memory_bytes_per_second"] / config.limits["multiprocessors"]
 
-    wanted = h200.coefficients["elements"] * share(other) / share(h200)
-    assert other.coefficients["elements"] == pytest.approx(wanted, abs=0.01)
-    others = [key for key in h200.coefficients if key != "elements"]
+    wanted = h200.coefficients["bandwidth"] * share(other) / share(h200)
+    assert other.coefficients["bandwidth"] == pytest.approx(wanted, abs=0.5)
+    device = ("bandwidth", "multiprocessors", "resident_threads", "resident_registers")
+    others = [key for key in h200.coefficients if key not in device]
     assert [other.coefficients[k] for k in others] == [h200.coefficients[k] for k in others]
 
 
@@ -226,13 +227,11 @@ def test_the_planner_takes_the_familys_coefficients():
     specs = entry.specs(4096, 4096)
     plans = {name: tx.compile(entry.kernel, *specs, target=name).plan for name in (*NVIDIA, "cuda")}
     assert plans["h200"] == plans["cuda"]  # the general family has the measured default
-    threads = {name: plan.workers for name, plan in plans.items()}
-    assert threads["a100"] > threads["h200"]  # fewer elements a worker
     chosen = cost_policy("default", "cuda", "a100")
-    assert chosen.elements == target_configs()["a100"].coefficients["elements"]
-    assert cost_policy("streaming", "cuda", "a100") == chosen
+    assert chosen.bandwidth == target_configs()["a100"].coefficients["bandwidth"]
+    assert cost_policy("occupancy", "cuda", "a100") == chosen
     assert cost_policy("analytic", "cuda", "a100") == AnalyticCost()
-    assert cost_policy("default", "cuda", "unheard-of") == StreamingCost()
+    assert cost_policy("default", "cuda", "unheard-of") == OccupancyCost()
 
 
 def test_a_coefficient_of_no_policy_is_an_error(tmp_path):

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.effects import is_compact
-from tvm_tilex.analysis.facts import element_count
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain, OrderedLoop, ReductionLoop, Replicated
 from tvm_tilex.analysis.subject import Subject

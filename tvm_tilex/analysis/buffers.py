@@ -9,7 +9,7 @@ from typing import Any
 from tvm_tilex.analysis.purity import TAKES_ADDRESS
 from tvm_tilex.tirx.compat import Call, Op, TensorLoad, Var, structural_walk, tirx
 
-__all__ = ["BufferUses", "buffer_uses"]
+__all__ = ["BufferUses", "buffer_uses", "element_count"]
 
 
 @dataclass
@@ -28,6 +28,16 @@ class BufferUses:
         """Whether the buffer can be reached otherwise than by its loads and stores."""
         known = self.allocations + len(self.stores) + len(self.loads)
         return self.addressed or self.mentions > known
+
+
+def element_count(buffer: Any) -> int | None:
+    """Number of elements of a buffer of constant shape, or None."""
+    count = 1
+    for extent in buffer.ty.shape:
+        if not isinstance(extent, tirx.IntImm):
+            return None
+        count *= int(extent.value)
+    return count
 
 
 def buffer_uses(node: Any) -> dict[Any, BufferUses]:

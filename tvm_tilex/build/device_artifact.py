@@ -22,7 +22,8 @@ class KernelLaunch:
     ``buffers`` names the kernel's parameters in the order of the device function's buffers;
     ``scalars`` are the values of the trailing scalar structure, in field order.
     ``shared_bytes`` is the static threadgroup memory, ``dynamic_shared_bytes`` what the launch
-    must ask for (CUDA beyond 48 KiB; the function's attribute too).
+    must ask for (CUDA beyond 48 KiB; the function's attribute too); ``cluster`` the threadgroups
+    that must be launched as one cluster.
     """
 
     entry: str
@@ -32,6 +33,7 @@ class KernelLaunch:
     scalars: tuple[int | float, ...]
     shared_bytes: int
     dynamic_shared_bytes: int = 0
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def _launch(split: IRModule, call: Any) -> KernelLaunch:
         scalars=tuple(scalars),
         shared_bytes=_shared_bytes(device, "shared"),
         dynamic_shared_bytes=_shared_bytes(device, "shared.dyn"),
+        cluster=_extents(entry, extents, "clusterCtaIdx"),
     )
 
 

@@ -8,49 +8,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tvm_tilex.errors import OptionError
+from tvm_tilex.plan.cost_facts import CostFacts
+from tvm_tilex.plan.occupancy import OccupancyCost
 
 __all__ = [
     "AnalyticCost",
     "CostFacts",
     "CostPolicy",
+    "OccupancyCost",
     "ServiceCost",
-    "StreamingCost",
     "cost_policy",
     "register_cost_policy",
     "score",
 ]
-
-
-@dataclass(frozen=True)
-class CostFacts:
-    """Facts of one legal candidate. Counts are exact; nothing here is measured occupancy.
-
-    ``physical_groups`` is ceil(P/Q); ``elements`` the useful scalar elements of a program over its
-    separate domains and reductions; ``useful_lane_work`` is elements / (rounds * W).
-    ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
-    store. ``widest`` is the most elements a worker owns of one domain or reduction, and
-    ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
-    elements that a program places anew: each is stored once more and read from there.
-    """
-
-    subgroups: int
-    programs_per_group: int
-    lane_elements: int
-    workers: int
-    rounds: int
-    reductions: int
-    physical_groups: int
-    elements: int
-    useful_lane_work: float
-    shared_bytes: int
-    stripe_scalars: int
-    reads: int
-    writes: int
-    read_slots: int
-    write_slots: int
-    widest: int
-    vector_width: int
-    repartitioned: int = 0
 
 
 class CostPolicy(Protocol):
@@ -108,48 +78,22 @@ class ServiceCost:
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
-        threads = facts.workers * facts.programs_per_group * facts.physical_groups
+        group = facts.workers * facts.programs_per_group // facts.blocks_per_program
+        threads = group * facts.physical_groups
         reads = self.read * facts.reads * facts.read_slots
         writes = self.write * facts.writes * facts.write_slots
         return self.analytic(facts) + (reads + writes) / threads
 
 
-@dataclass(frozen=True)
-class StreamingCost:
-    """A row operator on a GPU at its memory limit: distances from the shape that streams best.
-
-    ``|log2(elements a worker / elements)| + thread * |log2(threads / threads)| + vector * [V is not
-    the vector width] + waste * (1 - useful lane work)``. The coefficients are the fit of
-    ``scripts/benchmark/fit_cuda_cost.py`` to 858 measured kernels of six operators on one H200
-    (configs/measurements): mean regret 1.3 %, worst 7.9 % over rows of up to 32,000 elements.
-    Dimensionless. ``configs/targets/h200.json`` states the same numbers for that device.
-    """
-
-    elements: float = 12.0
-    thread: float = 0.1
-    threads: float = 128.0
-    vector: float = 0.3
-    waste: float = 4.0
-
-    def __call__(self, facts: CostFacts) -> float:
-        """Return the score."""
-        threads = facts.workers * facts.programs_per_group
-        return (
-            abs(math.log2(facts.widest / self.elements))
-            + self.thread * abs(math.log2(threads / self.threads))
-            + self.vector * (facts.lane_elements != facts.vector_width)
-            + self.waste * (1 - facts.elements / (facts.rounds * facts.workers))
-        )
-
-
 Factory = Callable[[], CostPolicy]
+
 
 # (name, target kind) -> factory; kind None serves every target without a policy of its own.
 _POLICIES: dict[tuple[str, str | None], Factory] = {
     ("default", None): AnalyticCost,
-    ("default", "cuda"): StreamingCost,
+    ("default", "cuda"): OccupancyCost,
     ("analytic", None): AnalyticCost,
-    ("streaming", None): StreamingCost,
+    ("occupancy", None): OccupancyCost,
     ("service", None): ServiceCost,
 }
 

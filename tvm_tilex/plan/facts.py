@@ -17,11 +17,13 @@ class ProgramFacts:
     stands in a repeated loop, without which partials of two iterations could race;
     ``reads_what_it_writes`` that some global buffer is both loaded and stored.
     ``index_limit`` is the largest value of the program's index type.
-    ``reads`` and ``writes`` count global elements a program loads and stores.
+    ``reads`` and ``writes`` count global elements that a program loads and stores, ``bytes`` their
+    bytes.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage.
-    ``repartitions`` are the element counts of the tiles that the source places anew; each is also
-    among ``domains`` and ``stripes``, which price its storing and its storage.
+    ``live_stripes`` are the element counts of the stripes that hold a value at the same time, one
+    entry for each set of them; ``repartitions`` those of the tiles that the source places anew,
+    each also among ``domains`` and ``stripes``, which price its storing and its storage.
     """
 
     programs: int
@@ -36,19 +38,26 @@ class ProgramFacts:
     index_limit: int = 2**31 - 1
     vector_width: int = 1
     repartitions: tuple[int, ...] = ()
+    live_stripes: tuple[tuple[int, ...], ...] = ()
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
 class TargetFacts:
     """Limits of a device: threads of a group, shared bytes of a group, lanes of a SIMD group.
 
-    ``lane_elements`` are the V that automatic planning considers.
+    ``lane_elements`` are the V that automatic planning considers; ``cluster_blocks`` the most
+    threadgroups that can serve one program and exchange partials, 1 where none can.
+    ``reuses_stripes`` says that the device compiler keeps stripes in registers and gives those of a
+    dead one to another, so that only live ones count.
     """
 
     max_threads: int
     shared_bytes: int
     lanes: int = 32
     lane_elements: tuple[int, ...] = (1,)
+    cluster_blocks: int = 1
+    reuses_stripes: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,10 +67,13 @@ class Request:
     threads: int = 0
     programs_per_group: int = 0
     lane_elements: int = 0
+    blocks_per_program: int = 0
     max_striped_scalars: int = 64
     max_candidates: int = 256
 
     @property
     def explicit(self) -> bool:
         """Whether anything is asked for exactly."""
-        return bool(self.threads or self.programs_per_group or self.lane_elements)
+        return bool(
+            self.threads or self.programs_per_group or self.lane_elements or self.blocks_per_program
+        )

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.plan.resources import MapShape
+
 __all__ = ["Candidate", "GroupPlan"]
 
 
@@ -19,6 +21,14 @@ class Candidate:
     lane_elements: int
     score: float | None
     rejection: str | None
+    blocks_per_program: int = 1
+
+    @property
+    def shape(self) -> MapShape:
+        """S, Q, V and C."""
+        return MapShape(
+            self.subgroups, self.programs_per_group, self.lane_elements, self.blocks_per_program
+        )
 
 
 @dataclass(frozen=True)
@@ -27,8 +37,10 @@ class GroupPlan:
 
     S = ``reduction_subgroups_per_program`` SIMD groups of ``lanes`` serve a program, Q =
     ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
-    belong to a worker. ``stripes`` are the private scalars of each striped buffer, in order;
-    ``repartitions`` the elements of each tile that the source places anew.
+    belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program.
+    ``blocks`` counts all threadgroups of the launch. ``stripes`` are the private scalars of each
+    striped buffer, in order; ``repartitions`` the elements of each tile that the source places
+    anew.
     """
 
     programs: int
@@ -48,11 +60,22 @@ class GroupPlan:
     rounds: int
     candidates: tuple[Candidate, ...]
     repartitions: tuple[int, ...] = ()
+    blocks_per_program: int = 1
+
+    @property
+    def shape(self) -> MapShape:
+        """S, Q, V and C."""
+        return MapShape(
+            self.reduction_subgroups_per_program,
+            self.programs_per_group,
+            self.lane_elements,
+            self.blocks_per_program,
+        )
 
     @property
     def workers(self) -> int:
         """W, the workers of one program."""
-        return self.lanes * self.reduction_subgroups_per_program
+        return self.lanes * self.reduction_subgroups_per_program * self.blocks_per_program
 
     def to_json(self) -> str:
         """Stable text of the whole record."""
@@ -74,7 +97,11 @@ class GroupPlan:
         return (
             f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
             f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
-            f"{self.blocks} threadgroups of {self.threads} threads, "
+            f"{self.blocks} threadgroups of {self.threads} threads{self._clustered}, "
             f"{self.shared_bytes} shared bytes, {self.stripe_scalars} private scalars, "
             f"{self.barrier_sites} barriers, {repartitions}score {self.score:g}"
         )
+
+    @property
+    def _clustered(self) -> str:
+        return f", C={self.blocks_per_program} a program" if self.blocks_per_program > 1 else ""

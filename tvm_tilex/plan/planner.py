@@ -7,7 +7,13 @@ from tvm_tilex.plan.candidates import enumerate_shapes, rejection
 from tvm_tilex.plan.cost import CostFacts, CostPolicy, score
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
-from tvm_tilex.plan.resources import rounds, shared_bytes, stripe_length, stripe_scalars
+from tvm_tilex.plan.resources import (
+    MapShape,
+    rounds,
+    shared_bytes,
+    stripe_length,
+    stripe_scalars,
+)
 
 __all__ = ["PlanRefusal", "cost_facts", "plan_groups", "stale"]
 
@@ -40,25 +46,29 @@ def plan_groups(
     legal = [c for c in candidates if c.score is not None]
     if not legal:
         raise PlanRefusal(candidates[-1].rejection or "no candidate")
-    best = min(legal, key=lambda c: (c.score, c.subgroups))
+    best = min(legal, key=lambda c: (c.score, c.blocks_per_program, c.subgroups))
     return _plan(best, facts, target, candidates)
 
 
 def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | None:
     """Why ``plan`` is not a plan of these facts, or None; bounds and scores are not compared."""
-    shape = (plan.reduction_subgroups_per_program, plan.programs_per_group, plan.lane_elements)
+    shape = plan.shape
     if min(shape) < 1:
-        return f"S, Q, V = {shape}"
+        return f"S, Q, V, C = {tuple(shape)}"
     unbounded = Request(max_striped_scalars=plan.stripe_scalars)
     reason = rejection(shape, facts, target, unbounded)
     if reason is not None:
         return reason
-    same = _plan(Candidate(*shape, plan.score, None), facts, target, plan.candidates)
+    same = _plan(_candidate(shape, plan.score, None), facts, target, plan.candidates)
     return None if same == plan else "it was made for another program"
 
 
+def _candidate(shape: MapShape, score: float | None, rejection: str | None) -> Candidate:
+    return Candidate(*shape[:3], score, rejection, shape.blocks)
+
+
 def _judge(
-    shape: tuple[int, int, int],
+    shape: MapShape,
     facts: ProgramFacts,
     target: TargetFacts,
     request: Request,
@@ -66,13 +76,15 @@ def _judge(
 ) -> Candidate:
     reason = rejection(shape, facts, target, request)
     value = None if reason else score(policy, cost_facts(shape, facts, target))
-    return Candidate(*shape, score=value, rejection=reason)
+    return _candidate(shape, value, reason)
 
 
-def cost_facts(shape: tuple[int, int, int], facts: ProgramFacts, target: TargetFacts) -> CostFacts:
+def cost_facts(
+    shape: MapShape | tuple[int, int, int], facts: ProgramFacts, target: TargetFacts
+) -> CostFacts:
     """What a policy is told of a candidate."""
-    subgroups, packed, elements = shape
-    workers = target.lanes * subgroups
+    subgroups, packed, elements, blocks = MapShape(*shape)
+    workers = target.lanes * subgroups * blocks
     groups = -(-facts.programs // packed)
     work = rounds(facts, workers, elements)
     useful = sum(facts.domains) + sum(facts.reductions)
@@ -83,15 +95,17 @@ def cost_facts(shape: tuple[int, int, int], facts: ProgramFacts, target: TargetF
         workers=workers,
         rounds=work,
         reductions=len(facts.reductions),
-        physical_groups=groups,
+        physical_groups=groups * blocks,
+        blocks_per_program=blocks,
         elements=useful,
         useful_lane_work=useful / (work * workers) if work else 0.0,
-        shared_bytes=shared_bytes(facts, subgroups, packed),
-        stripe_scalars=stripe_scalars(facts, workers, elements),
+        shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
+        stripe_scalars=stripe_scalars(facts, workers, elements, reused=target.reuses_stripes),
         reads=facts.reads,
         writes=facts.writes,
         widest=stripe_length(max((*facts.domains, *facts.reductions)), workers, elements),
         vector_width=facts.vector_width,
+        bytes=facts.bytes,
         repartitioned=sum(facts.repartitions),
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
         read_slots=groups * packed if subgroups > 1 else facts.programs,
@@ -102,8 +116,8 @@ def cost_facts(shape: tuple[int, int, int], facts: ProgramFacts, target: TargetF
 def _plan(
     best: Candidate, facts: ProgramFacts, target: TargetFacts, candidates: tuple[Candidate, ...]
 ) -> GroupPlan:
-    subgroups, packed, elements = best.subgroups, best.programs_per_group, best.lane_elements
-    workers = target.lanes * subgroups
+    subgroups, packed, elements, blocks = best.shape
+    workers = target.lanes * subgroups * blocks
     assert best.score is not None
     return GroupPlan(
         programs=facts.programs,
@@ -111,15 +125,16 @@ def _plan(
         programs_per_group=packed,
         lane_elements=elements,
         lanes=target.lanes,
-        threads=workers * packed,
-        blocks=-(-facts.programs // packed),
-        shared_bytes=shared_bytes(facts, subgroups, packed),
-        stripe_scalars=stripe_scalars(facts, workers, elements),
+        threads=target.lanes * subgroups * packed,
+        blocks=-(-facts.programs // packed) * blocks,
+        shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
+        stripe_scalars=stripe_scalars(facts, workers, elements, reused=target.reuses_stripes),
         stripes=tuple(stripe_length(count, workers, elements) for count in facts.stripes),
-        barrier_sites=len(facts.reductions) if subgroups > 1 else 0,
+        barrier_sites=0 if best.shape.independent else len(facts.reductions),
         collectives=facts.kinds,
         repartitions=facts.repartitions,
-        independent_subgroups=subgroups == 1,
+        blocks_per_program=blocks,
+        independent_subgroups=best.shape.independent,
         score=best.score,
         rounds=rounds(facts, workers, elements),
         candidates=candidates,

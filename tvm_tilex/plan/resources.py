@@ -1,15 +1,42 @@
 """What a candidate costs in threads, shared bytes and private scalars (spec sections 4 to 6).
 
-W = lanes * S workers serve a program; a worker owns V consecutive elements of each chunk.
+W = lanes * S * C workers serve a program; a worker owns V consecutive elements of each chunk.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tvm_tilex.plan.facts import ProgramFacts
 
-__all__ = ["largest_coordinate", "rounds", "shared_bytes", "stripe_length", "stripe_scalars"]
+__all__ = [
+    "MapShape",
+    "largest_coordinate",
+    "rounds",
+    "shared_bytes",
+    "stripe_length",
+    "stripe_scalars",
+]
 
 SCALAR_BYTES = 4
+
+
+class MapShape(NamedTuple):
+    """S, Q, V and C of a map.
+
+    SIMD groups of a program in a threadgroup, programs of a threadgroup, consecutive elements of a
+    worker, and threadgroups that share a program.
+    """
+
+    subgroups: int
+    programs_per_group: int
+    lane_elements: int
+    blocks: int = 1
+
+    @property
+    def independent(self) -> bool:
+        """Whether a program's only SIMD group needs no other."""
+        return self.subgroups * self.blocks == 1
 
 
 def stripe_length(elements: int, workers: int, lane_elements: int) -> int:
@@ -18,16 +45,26 @@ def stripe_length(elements: int, workers: int, lane_elements: int) -> int:
     return elements // pack * lane_elements + min(elements % pack, lane_elements)
 
 
-def stripe_scalars(facts: ProgramFacts, workers: int, lane_elements: int) -> int:
-    """Private scalars of a worker over all stripes."""
-    return sum(stripe_length(count, workers, lane_elements) for count in facts.stripes)
+def stripe_scalars(
+    facts: ProgramFacts, workers: int, lane_elements: int, *, reused: bool = False
+) -> int:
+    """Private scalars of a worker over all stripes, or over the most that live at once."""
+    together = facts.live_stripes if reused and facts.live_stripes else (facts.stripes,)
+    return max(
+        sum(stripe_length(count, workers, lane_elements) for count in counts) for counts in together
+    )
 
 
-def shared_bytes(facts: ProgramFacts, subgroups: int, programs_per_group: int) -> int:
-    """Bytes of partials: |R| * Q * S * 4, and none for S = 1."""
-    if subgroups == 1:
+def shared_bytes(
+    facts: ProgramFacts, subgroups: int, programs_per_group: int, blocks: int = 1
+) -> int:
+    """Bytes of partials: |R| * Q * S * C * 4, and none where one SIMD group serves a program.
+
+    Each threadgroup of a program holds the partials of all of them.
+    """
+    if subgroups * blocks == 1:
         return 0
-    return len(facts.reductions) * programs_per_group * subgroups * SCALAR_BYTES
+    return len(facts.reductions) * programs_per_group * subgroups * blocks * SCALAR_BYTES
 
 
 def rounds(facts: ProgramFacts, workers: int, lane_elements: int) -> int:
@@ -38,10 +75,10 @@ def rounds(facts: ProgramFacts, workers: int, lane_elements: int) -> int:
     )
 
 
-def largest_coordinate(facts: ProgramFacts, shape: tuple[int, int, int], lanes: int) -> int:
+def largest_coordinate(facts: ProgramFacts, shape: MapShape, lanes: int) -> int:
     """The largest element or program coordinate that is computed before its bound is tested."""
-    subgroups, packed, elements = shape
-    pack = lanes * subgroups * elements
+    packed = shape.programs_per_group
+    pack = lanes * shape.subgroups * shape.blocks * shape.lane_elements
     counts = (*facts.domains, *facts.reductions)
     rounded = max((-(-count // pack) * pack for count in counts), default=1)
-    return max(rounded, -(-facts.programs // packed) * packed) - 1
+    return max(rounded, -(-facts.programs // packed) * packed * shape.blocks) - 1

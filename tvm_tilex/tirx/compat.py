@@ -34,6 +34,7 @@ __all__ = [
     "Var",
     "builder",
     "call",
+    "cuda_function",
     "ir",
     "ldmatrix",
     "mma_m16n8k16",
@@ -122,6 +123,14 @@ def simdgroup_multiply_accumulate(c: Any, a: Any, b: Any) -> Any:
 
     zero = tirx.IntImm("int32", 0)
     return op.simdgroup_multiply_accumulate(c.data, zero, a.data, zero, b.data, zero, c.data, zero)
+
+
+def cuda_function(name: str, *arguments: Any, source: str, dtype: str) -> Any:
+    """Call a CUDA device function whose ``source`` is emitted in front of the kernel, once."""
+    # Importing TVM's CUDA operators takes time that other targets need not spend.
+    from tvm.backend.cuda.op import cuda_func_call
+
+    return cuda_func_call(name, *arguments, source_code=source, return_type=dtype)
 
 
 def name(text: str, node: Any) -> Any:

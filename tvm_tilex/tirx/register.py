@@ -37,18 +37,27 @@ MAXIMUM_PROPAGATE = "tilex.maximum_propagate"
 MINIMUM_PROPAGATE = "tilex.minimum_propagate"
 # a * b + c with one rounding; TVM's own fma lets LLVM round twice.
 FMA = "tilex.fma"
+# a / b, given b and its correctly rounded reciprocal: three multiply-adds in place of a division.
+QUOTIENT = "tilex.quotient"
 # Collectives over the lanes of a SIMD group: opaque, so that no pass merges, hoists or sinks them.
 SUBGROUP = {
     "add": "tilex.subgroup_add",
     "maximum": "tilex.subgroup_maximum",
     "minimum": "tilex.subgroup_minimum",
 }
+# A cluster's threadgroups: arrive at its barrier, wait for it; write a number into the same place
+# of another one's threadgroup memory.
+CLUSTER_ARRIVE = "tilex.cluster_arrive"
+CLUSTER_WAIT = "tilex.cluster_wait"
+CLUSTER_PUBLISH = "tilex.cluster_publish"
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
 FENCE = "tilex.fence"
 
 # One or two instructions each, unlike calls of mathematical functions.
 _EXTREMA = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE)
-CHEAP = frozenset((EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, SUBTRACT, WRAP_INT32, FENCE, FMA, *_EXTREMA))
+CHEAP = frozenset(
+    (EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, SUBTRACT, WRAP_INT32, FENCE, FMA, QUOTIENT, *_EXTREMA)
+)
 
 
 @functools.cache
@@ -65,6 +74,8 @@ def register() -> None:
     compat.register_op(ROUND_BFLOAT16, "rounding", effect=compat.PURE, vectorizable=True)
     compat.register_op(FENCE, "contraction fence", effect=compat.PURE, vectorizable=True)
     compat.register_op(FMA, "fused multiply-add", effect=compat.PURE, vectorizable=True)
+    compat.register_op(QUOTIENT, "refined quotient", effect=compat.PURE, vectorizable=True)
+    compat.register_intrin_lowering(QUOTIENT, target="default", f=_quotient, level=99)
     for target, keep in (("default", _keep), ("llvm", _llvm_keep)):
         for op in (MAXIMUM, MAXIMUM_PROPAGATE):
             rule = _propagating(tirx.GT, keep)
@@ -74,6 +85,10 @@ def register() -> None:
             compat.register_intrin_lowering(op, target=target, f=rule, level=99)
         rule = _rounding(keep)
         compat.register_intrin_lowering(ROUND_BFLOAT16, target=target, f=rule, level=99)
+    compat.register_intrin_lowering(ROUND_BFLOAT16, target="cuda", f=_cuda_rounding, level=99)
+    for op, instruction in _CUDA_EXTREMA.items():
+        rule = _cuda_extremum(instruction)
+        compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
     compat.register_intrin_lowering(MAXIMUM, target="metal", f=_plain(tirx.max), level=99)
     compat.register_intrin_lowering(MINIMUM, target="metal", f=_plain(tirx.min), level=99)
     for op, node in _COMPARISONS.items():
@@ -87,8 +102,13 @@ def register() -> None:
     for combiner, op in SUBGROUP.items():
         compat.register_op(op, "SIMD-group collective", effect=compat.OPAQUE, vectorizable=False)
         compat.register_intrin_lowering(op, target="metal", f=_metal_collective(combiner), level=99)
+    for op in (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH):
+        compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
+        compat.register_intrin_lowering(op, target="cuda", f=_cluster(op), level=99)
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
+    for target in ("cuda", "metal"):
+        compat.register_intrin_lowering(FMA, target=target, f=_c_fma, level=99)
     # Lets printed TIRx parse back: T.tilex.maximum(a, b).
     compat.builder.register_script_namespace("tilex", _script_namespace())
 
@@ -102,7 +122,7 @@ def _script_namespace() -> types.SimpleNamespace:
 
         return construct
 
-    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE)
+    ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE, QUOTIENT)
     ops += (SUBTRACT, ROUND_BFLOAT16, WRAP_INT32, *_COMPARISONS, *SUBGROUP.values())
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
@@ -119,6 +139,39 @@ def _propagating(wins: Any, keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
         extremum = tirx.Select(wins(x, y), x, y)
         body = tirx.Select(tirx.EQ(x, x), extremum, x)
         return tirx.Let(x, keep(a), tirx.Let(y, keep(b), body))
+
+    return lower
+
+
+_CUDA_EXTREMA = {
+    MAXIMUM: "max",
+    MAXIMUM_PROPAGATE: "max",
+    MINIMUM: "min",
+    MINIMUM_PROPAGATE: "min",
+}
+
+
+def _cuda_extremum(instruction: str) -> Callable[[Any], Any]:
+    """One instruction of PTX (``max.NaN.f32``, sm_80 and later) instead of three."""
+    select = _propagating(tirx.GT if instruction == "max" else tirx.LT, _keep)
+    function = f"tilex_{instruction}imum"
+    sign = ">" if instruction == "max" else "<"
+    source = f"""
+__device__ __forceinline__ float {function}(float a, float b) {{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  float c;
+  asm("{instruction}.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+#else
+  return a == a ? (a {sign} b ? a : b) : a;
+#endif
+}}
+"""
+
+    def lower(call: Any) -> Any:
+        if str(call.ty.dtype) != "float32":
+            return select(call)
+        return compat.cuda_function(function, *call.args, source=source, dtype="float32")
 
     return lower
 
@@ -154,6 +207,33 @@ def _unequal(call: Any) -> Any:
     return tirx.Not(tirx.EQ(*call.args))
 
 
+# The barrier orders threadgroup memory too: the compiler must keep accesses on their side of it.
+_CLUSTER_SOURCE = {
+    CLUSTER_ARRIVE: """
+__device__ __forceinline__ void tilex_cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+""",
+    CLUSTER_WAIT: """
+__device__ __forceinline__ void tilex_cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+""",
+    CLUSTER_PUBLISH: """
+__device__ __forceinline__ void tilex_cluster_publish(float* place, int block, float value) {
+  unsigned int local = static_cast<unsigned int>(__cvta_generic_to_shared(place)), remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(block));
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+}
+""",
+}
+
+
+def _cluster(op: str) -> Callable[[Any], Any]:
+    function, source = op.replace(".", "_"), _CLUSTER_SOURCE[op]
+    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="void")
+
+
 def _metal_collective(combiner: str) -> Callable[[Any], Any]:
     function = {"add": "simd_sum", "maximum": "simd_max", "minimum": "simd_min"}[combiner]
     return lambda call: tirx.call_extern(call.ty, function, *call.args)
@@ -180,6 +260,29 @@ def _rounding(keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lower
 
 
+_CUDA_ROUNDING = """
+__device__ __forceinline__ float tilex_round_bfloat16(float a) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  unsigned short upper;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(upper) : "f"(a));
+  return __uint_as_float(static_cast<unsigned int>(upper) << 16);
+#else
+  unsigned int bits = __float_as_uint(a);
+  unsigned int cut = (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
+  return a == a ? __uint_as_float(cut) : __uint_as_float(0x7FC00000u);
+#endif
+}
+"""
+
+
+def _cuda_rounding(call: Any) -> Any:
+    """One conversion (``cvt.rn.bf16.f32``, sm_80 and later) instead of six integer operations."""
+    if call.ty.dtype.lanes != 1:
+        return _rounding(_keep)(call)
+    function = "tilex_round_bfloat16"
+    return compat.cuda_function(function, *call.args, source=_CUDA_ROUNDING, dtype="float32")
+
+
 def _wrap(call: Any) -> Any:
     return tirx.Cast(str(call.ty.dtype), call.args[0])
 
@@ -200,8 +303,25 @@ def _fma(call: Any) -> Any:
     return tirx.call_intrin(call.ty, "tirx.fma", *call.args)
 
 
+def _c_fma(call: Any) -> Any:
+    return tirx.call_extern(call.ty, "fma", *call.args)
+
+
 def _llvm_fma(call: Any) -> Any:
     return tirx.call_llvm_pure_intrin(call.ty, "llvm.fma", *call.args)
+
+
+def _quotient(call: Any) -> Any:
+    """An infinite or NaN first estimate is the result: its remainder would be NaN."""
+    a, divisor, reciprocal = call.args
+    dtype = str(call.ty.dtype)
+    dividend, estimate = tirx.Var("dividend", call.ty), tirx.Var("estimate", call.ty)
+    minus_one = tirx.FloatImm(dtype, -1.0)
+    remainder = compat.call(FMA, estimate, divisor, dividend * minus_one, dtype=dtype)
+    nearer = compat.call(FMA, remainder * minus_one, reciprocal, estimate, dtype=dtype)
+    finite = compat.call(LESS, tirx.abs(estimate), tirx.FloatImm(dtype, math.inf), dtype="bool")
+    chosen = tirx.Select(finite, nearer, estimate)
+    return tirx.Let(dividend, a, tirx.Let(estimate, dividend * reciprocal, chosen))
 
 
 def _llvm_fence(call: Any) -> Any:

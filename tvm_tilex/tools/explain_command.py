@@ -13,7 +13,13 @@ from tvm_tilex.driver import compile
 from tvm_tilex.ir.print import format_program
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tools.options import compile_options, kernel_options
-from tvm_tilex.tools.report import admission_lines, candidate_lines, describe_plan, heading
+from tvm_tilex.tools.report import (
+    access_lines,
+    admission_lines,
+    candidate_lines,
+    describe_plan,
+    heading,
+)
 from tvm_tilex.tools.subjects import make_subject
 
 __all__ = ["explain"]
@@ -37,6 +43,7 @@ def explain(
     stages = {
         "kernel": inspect.getsource(subject.kernel.function).rstrip(),
         "TileIR": format_program(artifact.tile_ir).rstrip(),
+        "accesses": "\n".join(access_lines(artifact.tile_ir)),
         "reference TIRx": artifact.tirx.script().rstrip(),
         "admission": "\n".join(admission_lines(artifact)),
         "candidates": "\n".join(candidate_lines(artifact)),
@@ -69,6 +76,6 @@ def _facts(artifact: Artifact, stages: dict[str, str]) -> dict[str, Any]:
         "stages": {
             name: text
             for name, text in stages.items()
-            if name not in ("admission", "candidates", "plan")
+            if name not in ("accesses", "admission", "candidates", "plan")
         },
     }

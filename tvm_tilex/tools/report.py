@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import click
 
-from tvm_tilex.ir import Parallel
+from tvm_tilex.ir import Parallel, Program, Store
+from tvm_tilex.ir.access_views import accesses
+from tvm_tilex.ir.print import format_statement
 from tvm_tilex.runtime.artifact import Artifact
 
-__all__ = ["admission_lines", "candidate_lines", "describe_plan", "heading"]
+__all__ = ["access_lines", "admission_lines", "candidate_lines", "describe_plan", "heading"]
 
 
 def heading(title: str) -> None:
@@ -31,6 +33,22 @@ def describe_plan(artifact: Artifact) -> str:
     who = "over the processor's cores" if artifact.kind == "llvm" else "one thread each"
     why = f" ({artifact.fallback})" if artifact.fallback else ""
     return f"reference map{why}, {programs} programs {who}; {kept}"
+
+
+def access_lines(program: Program) -> Iterator[str]:
+    """Every load and store with what the layout algebra proves of it."""
+    for statement, access in accesses(program):
+        use = access.use
+        facts = ["always inside"]
+        if not use.always_valid(0).proven:
+            where = " and ".join(map(str, use.validity))
+            policy = statement.bounds.value
+            facts = [f"{'promised' if policy == 'assume' else f'guarded ({policy})'}: {where}"]
+        if isinstance(statement, Store):
+            once = access.exclusive(0)
+            twice = f"an element may be stored twice ({once.kind.value})"
+            facts.append("no element is stored twice" if once.proven else twice)
+        yield f"{format_statement(statement)}\n    {'; '.join(facts)}"
 
 
 def admission_lines(artifact: Artifact) -> Iterator[str]:

@@ -24,6 +24,11 @@ group is guarded as a whole, which is uniform in each SIMD group. Packed coopera
 (S > 1, Q > 1) replay the last valid row and suppress its stores instead, because the barrier must
 be reached by the whole threadgroup.
 
+With C > 1 threadgroups a program, a cluster, w counts the workers of all of them, every threadgroup
+gets the partials of all, and the cluster's barrier takes the place of the threadgroup's. A first
+barrier, entered at the start and waited for before the first exchange, makes sure that all have
+started.
+
 Reads ``tilex.plan``; admits the function again and compares the plan with its facts, so that a
 stale plan is refused; proves that every element has one owner and one slot
 (:mod:`tvm_tilex.analysis.coverage`); moves it to the stage ``scheduled``.
@@ -62,7 +67,7 @@ from tvm_tilex.tirx.compat import (
     structural_map,
     tirx,
 )
-from tvm_tilex.tirx.register import SUBGROUP
+from tvm_tilex.tirx.register import CLUSTER_ARRIVE, CLUSTER_PUBLISH, CLUSTER_WAIT, SUBGROUP
 from tvm_tilex.transform.common import (
     as_index,
     is_stage,
@@ -73,7 +78,9 @@ from tvm_tilex.transform.common import (
     tilex_pass,
     with_body,
 )
+from tvm_tilex.transform.early_loads import early_loads
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
+from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
 from tvm_tilex.transform.vector_access import VectorAccess
@@ -127,11 +134,13 @@ class _Mapper:
     program: RowProgram
     plan: GroupPlan
     block: Any
+    cluster: Any  # the threadgroup's coordinate in its cluster
     thread: Any
     execution: ExecutionMap
     packed: Any  # q, the packed program coordinate
     vectors: VectorAccess
     unroll: int
+    refine: bool  # divide by a row's number through its reciprocal
     stripes: dict[Any, Any] = field(default_factory=dict)
     partials: list[Any] = field(default_factory=list)
 
@@ -145,22 +154,35 @@ class _Mapper:
         unroll: int,
         hint_unroll: bool,
     ) -> _Mapper:
-        """A mapper with its thread coordinates: q = thread // W, w = thread mod W."""
+        """A mapper with its thread coordinates: q = thread // W, w = thread mod W.
+
+        On C > 1 threadgroups, w = rank * threads + thread.
+        """
         dtype = program.index_dtype
-        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        tags = ("blockIdx.x", "clusterCtaIdx.x", "threadIdx.x")
+        block, cluster, thread = map(thread_axis, tags)
         index = as_index(dtype, thread.var)
         workers = tirx.IntImm(dtype, plan.workers)
         alone = plan.programs_per_group == 1
         packed = tirx.IntImm(dtype, 0) if alone else tirx.floordiv(index, workers)
         worker = index if alone else tirx.floormod(index, workers)
+        if plan.blocks_per_program > 1:
+            worker = as_index(dtype, cluster.var) * tirx.IntImm(dtype, plan.threads) + index
         execution = ExecutionMap(plan, worker, dtype, hint_unroll)
-        return cls(program, plan, block, thread, execution, packed, vectors, unroll)
+        return cls(
+            program, plan, block, cluster, thread, execution, packed, vectors, unroll, hint_unroll
+        )
 
     def map(self) -> Any:
         """The launch of all threadgroups."""
-        body = self._program(self._nodes(self.program.body))
+        body = self._program(self._body())
         scratch = [tirx.AllocBuffer(buffer) for buffer in self.partials]
-        body = launch(self.thread, self.plan.threads, sequence(*scratch, body))
+        if not self._split:
+            body = launch(self.thread, self.plan.threads, sequence(*scratch, body))
+            return launch(self.block, self.plan.blocks, body)
+        arrive = tirx.Evaluate(call(CLUSTER_ARRIVE, dtype="void"))
+        body = launch(self.thread, self.plan.threads, sequence(*scratch, arrive, body))
+        body = launch(self.cluster, self.plan.blocks_per_program, body)
         return launch(self.block, self.plan.blocks, body)
 
     # Program coordinates
@@ -169,9 +191,16 @@ class _Mapper:
         """Block * Q + q, before any bound."""
         dtype = self.program.index_dtype
         block = as_index(dtype, self.block.var)
+        if self._split:
+            return tirx.floordiv(block, self._integer(self.plan.blocks_per_program))
         if self.plan.programs_per_group == 1:
             return block
         return block * self._integer(self.plan.programs_per_group) + self.packed
+
+    @property
+    def _split(self) -> bool:
+        """Whether several threadgroups serve a program."""
+        return self.plan.blocks_per_program > 1
 
     @property
     def _ragged(self) -> bool:
@@ -194,6 +223,15 @@ class _Mapper:
         return self.execution.integer(value)
 
     # Statements
+
+    def _body(self) -> Any:
+        """The program's statements; loads of its scalar results begin before the reductions."""
+        whole = self.program.body
+        early = early_loads(whole, _written(whole)) if self.refine else None
+        if early is None:
+            return self._nodes(whole)
+        before, after = early.body[: early.first_reduction], early.body[early.first_reduction :]
+        return sequence(self._nodes(before), *early.statements, self._nodes(after))
 
     def _nodes(self, body: tuple[Node, ...]) -> Any:
         return sequence(*(self._node(node) for node in body)) or _nothing()
@@ -242,9 +280,19 @@ class _Mapper:
         return structural_map(expression, (TensorLoad, stripe), order="post")
 
     def _domain(self, domain: Domain) -> Any:
+        variables = tuple(loop.loop_var for loop in domain.loops)
+        division = invariant_division(domain.store.value, variables) if self.refine else None
+        if division is None:
+            return self._elements(domain, domain.store.value)
+        fast, slow = (self._elements(domain, v) for v in (division.value, domain.store.value))
+        return sequence(division.prepare, tirx.IfThenElse(division.safe, fast, slow))
+
+    def _elements(self, domain: Domain, result: Any) -> Any:
+        """Store ``result`` for every element that the worker owns."""
+
         def element(pack: Pack) -> Any:
             at = _unflatten(domain, pack.element, self._integer)
-            value = self._own(substitute(domain.store.value, at), pack)
+            value = self._own(substitute(result, at), pack)
             stripe = self.stripes.get(domain.store.buffer)
             if stripe is not None:
                 return self.vectors.pack(pack, tirx.BufferStore(stripe, value, [pack.slot]))
@@ -278,28 +326,82 @@ class _Mapper:
 
         fold = self.execution.visit(update.extent, element, unroll=self.unroll)
         first = collective(carry[zero])
-        subgroups = self.plan.reduction_subgroups_per_program
-        if subgroups == 1:
+        if self.plan.independent_subgroups:
             return sequence(fold, first)
-        lanes = self._integer(self.plan.lanes)
-        subgroup = tirx.floordiv(self.execution.worker, lanes)
-        lane = tirx.floormod(self.execution.worker, lanes)
-        base = self.packed * self._integer(subgroups)
-        partial = tirx.decl_buffer(
-            (self._integer(subgroups * self.plan.programs_per_group),),
+        exchange, partials = self._exchange(carry[zero])
+        identity = tirx.FloatImm("float32", Combiner[update.combiner].identity(DTYPES["float32"]))
+        first_of_lane, *rest = self._partials_of_lane(partials, identity)
+        if not rest:
+            return sequence(fold, first, exchange, collective(first_of_lane))
+        gathered = [tirx.BufferStore(carry, first_of_lane, [zero])]
+        gathered += [
+            tirx.BufferStore(carry, update.combine(carry[zero], other), [zero]) for other in rest
+        ]
+        return sequence(fold, first, exchange, *gathered, collective(carry[zero]))
+
+    def _exchange(self, value: Any) -> tuple[Any, Any]:
+        """Make each SIMD group's ``value`` known to all of its program; also the partials."""
+        plan, zero = self.plan, self._integer(0)
+        subgroups = plan.reduction_subgroups_per_program
+        partials = tirx.decl_buffer(
+            (self._integer(subgroups * plan.programs_per_group * plan.blocks_per_program),),
             "float32",
             f"partials{len(self.partials)}",
             scope="shared",
             layout=None,
         )
-        self.partials.append(partial)
-        publish = tirx.IfThenElse(
-            tirx.EQ(lane, zero), tirx.BufferStore(partial, carry[zero], [base + subgroup]), None
+        begins = not self.partials
+        self.partials.append(partials)
+        if not self._split:
+            at = self._partials_base + self._subgroup
+            store = tirx.BufferStore(partials, value, [at])
+            barrier = tirx.Evaluate(builder.tvm_storage_sync("shared"))
+            return sequence(
+                tirx.IfThenElse(tirx.EQ(self._lane, zero), store, None), barrier
+            ), partials
+        rank = as_index(self.program.index_dtype, self.cluster.var)
+        place = tirx.address_of(partials[rank * self._integer(subgroups) + self._subgroup])
+        target = tirx.Cast("int32", self._lane)
+        store = tirx.Evaluate(call(CLUSTER_PUBLISH, place, target, value, dtype="void"))
+        arrive, wait = (
+            tirx.Evaluate(call(op, dtype="void")) for op in (CLUSTER_ARRIVE, CLUSTER_WAIT)
         )
-        barrier = tirx.Evaluate(builder.tvm_storage_sync("shared"))
-        identity = tirx.FloatImm("float32", Combiner[update.combiner].identity(DTYPES["float32"]))
-        others = tirx.if_then_else(lane < self._integer(subgroups), partial[base + lane], identity)
-        return sequence(fold, first, publish, barrier, collective(others))
+        # Lane c writes into threadgroup c of the cluster, its own among them.
+        publish = tirx.IfThenElse(self._lane < self._integer(plan.blocks_per_program), store, None)
+        started = wait if begins else None
+        return sequence(started, publish, arrive, wait), partials
+
+    def _partials_of_lane(self, partials: Any, identity: Any) -> list[Any]:
+        """What each lane reads of its program's partials; the identity past their end."""
+        plan = self.plan
+        count = plan.reduction_subgroups_per_program * plan.blocks_per_program
+        found = []
+        for first in range(0, count, plan.lanes):
+            lane = self._lane + self._integer(first) if first else self._lane
+            partial = partials[self._partials_base + lane]
+            inside = lane < self._integer(count)
+            whole = first + plan.lanes <= count
+            found.append(partial if whole else tirx.if_then_else(inside, partial, identity))
+        return found
+
+    @property
+    def _partials_base(self) -> Any:
+        return self.packed * self._integer(self.plan.reduction_subgroups_per_program)
+
+    @property
+    def _subgroup(self) -> Any:
+        return tirx.floordiv(self._in_group, self._integer(self.plan.lanes))
+
+    @property
+    def _lane(self) -> Any:
+        return tirx.floormod(self._in_group, self._integer(self.plan.lanes))
+
+    @property
+    def _in_group(self) -> Any:
+        """The worker's coordinate among those of its program in its threadgroup."""
+        if self._split:
+            return as_index(self.program.index_dtype, self.thread.var)
+        return self.execution.worker
 
 
 def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:
@@ -313,6 +415,10 @@ def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:
             coordinate = tirx.floormod(coordinate, integer(extent))
         found[loop.loop_var] = as_index(str(loop.loop_var.ty.dtype), coordinate)
     return found
+
+
+def _written(body: tuple[Node, ...]) -> frozenset[Any]:
+    return frozenset(node.store.buffer for node in nodes(body) if isinstance(node, Domain))
 
 
 def _nothing() -> Any:

@@ -40,6 +40,7 @@ class Realization:
             threads=options.threads_per_group,
             programs_per_group=options.reduction_programs_per_group,
             lane_elements=options.reduction_lane_elements,
+            blocks_per_program=options.reduction_blocks_per_program,
             max_striped_scalars=options.max_reduction_striped_scalars_per_worker,
             max_candidates=options.max_thread_candidates,
         )
@@ -93,12 +94,21 @@ def _target_facts(target: Any | None) -> TargetFacts:
     threads = min(
         int(found.get("max_num_threads", 256)), int(found.get("max_threads_per_block", 1024))
     )
+    cuda = target is not None and target.kind.name == "cuda"
     return TargetFacts(
-        lane_elements=(1, 2, 4, 8) if target is not None and target.kind.name == "cuda" else (1,),
+        lane_elements=(1, 2, 4, 8) if cuda else (1,),
+        reuses_stripes=cuda,
+        cluster_blocks=_cluster_blocks(str(found.get("arch", ""))) if cuda else 1,
         max_threads=threads,
         shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
         lanes=int(found.get("thread_warp_size", 1)),
     )
+
+
+def _cluster_blocks(arch: str) -> int:
+    """Portable cluster size (CUDA C++ Programming Guide): 8 from compute capability 9.0 on."""
+    digits = "".join(filter(str.isdigit, arch))
+    return 8 if digits and int(digits) >= 90 else 1
 
 
 def _binds_subgroups(function: PrimFunc) -> bool:

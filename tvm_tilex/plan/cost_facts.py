@@ -1,0 +1,43 @@
+"""What a cost policy is told of a legal candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CostFacts"]
+
+
+@dataclass(frozen=True)
+class CostFacts:
+    """Facts of one legal candidate. Counts are exact; nothing here is measured occupancy.
+
+    ``physical_groups`` is ceil(P/Q); ``elements`` the useful scalar elements of a program over its
+    separate domains and reductions; ``workers`` serve a program, on ``blocks_per_program``
+    threadgroups; ``useful_lane_work`` is elements / (rounds * W).
+    ``bytes`` are those that a program moves from and to global memory.
+    ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
+    store. ``widest`` is the most elements a worker owns of one domain or reduction, and
+    ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
+    elements that a program places anew: each is stored once more and read from there.
+    """
+
+    subgroups: int
+    programs_per_group: int
+    lane_elements: int
+    workers: int
+    rounds: int
+    reductions: int
+    physical_groups: int
+    elements: int
+    useful_lane_work: float
+    shared_bytes: int
+    stripe_scalars: int
+    reads: int
+    writes: int
+    read_slots: int
+    write_slots: int
+    widest: int
+    vector_width: int
+    blocks_per_program: int = 1
+    bytes: int = 0
+    repartitioned: int = 0
