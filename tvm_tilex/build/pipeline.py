@@ -2,7 +2,8 @@
 
 Registered as the TIR pipeline ``tilex``. It differs from TVM's ``s_tir`` pipeline in that nothing
 merges scratch buffers or adds barriers behind a plan (no StorageRewrite, no ThreadSync), so that
-the barriers and shared bytes of a plan are those of the emitted text.
+the barriers and shared bytes of a plan are those of the emitted text. Functions that are not ours
+go through ``s_tir`` as they would without this pipeline, so that one module may hold both.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any
 from tvm_tilex import transform
 from tvm_tilex.build import cuda_compile, metal_compile
 from tvm_tilex.build.target_config import register_cost_policies
+from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
 from tvm_tilex.tirx.register import register
+from tvm_tilex.transform.common import out_of_root_block
 
 __all__ = ["realization", "register_pipeline", "tilex_pipeline"]
 
@@ -77,11 +80,18 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
     @tvm.transform.module_pass(opt_level=0, name="tilex")
     def pipeline(mod: IRModule, ctx: Any) -> IRModule:
         target = _target(mod)
-        mod = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(mod)
-        mod = tvm.ir.transform.Sequential(tvm_lowering(target.kind.name), name="tilex.Lower")(mod)
-        metal_compile.expect(mod)
-        cuda_compile.expect(mod)
-        return mod
+        own, foreign = _divided(mod)
+        own = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(own)
+        own = tvm.ir.transform.Sequential(tvm_lowering(target.kind.name), name="tilex.Lower")(own)
+        whole = own
+        if foreign is not None:
+            whole = own.clone()
+            whole.update(tirx.compilation_pipeline.get_tir_pipeline("s_tir")[0](foreign))
+        # One source holds all kernels of a device, so that ours decide for those beside them.
+        needing = whole if len(own.functions) else own
+        metal_compile.expect(needing)
+        cuda_compile.expect(needing)
+        return whole
 
     stock = tirx.compilation_pipeline
     return pipeline, stock.finalize_host_passes, finalize_device_passes
@@ -91,6 +101,23 @@ def finalize_device_passes() -> Any:
     """TVM's device finalizers behind the expansion of collectives."""
     stock = tirx.compilation_pipeline.finalize_device_passes()
     return tvm.ir.transform.Sequential([transform.LowerCollectives(), stock], name="tilex.Device")
+
+
+def _divided(mod: IRModule) -> tuple[IRModule, IRModule | None]:
+    """Our functions, and those of somebody else (None where there are none).
+
+    A foreign function may rely on what TVM's own pipeline does and this one does not: barriers
+    around shared memory, cross-thread reductions, software pipelines. It goes through that one.
+    """
+    own, foreign = {}, {}
+    for variable, function in mod.functions.items():
+        if function.attrs is not None and attrs.STAGE in function.attrs:
+            own[variable] = out_of_root_block(function)
+        else:
+            foreign[variable] = function
+    if not foreign:
+        return IRModule(own, attrs=mod.attrs), None
+    return IRModule(own, attrs=mod.attrs), IRModule(foreign, attrs=mod.attrs)
 
 
 def _target(mod: IRModule) -> Any:

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _PASSES = {
+    "CanonicalizeReductions": "tvm_tilex.transform.canonicalize_reductions",
     "FenceProducts": "tvm_tilex.transform.fence_products",
     "ForwardViews": "tvm_tilex.transform.forward_views",
     "LowerCollectives": "tvm_tilex.transform.lower_collectives",
@@ -13,6 +14,7 @@ _PASSES = {
     "MapSubgroups": "tvm_tilex.transform.map_subgroups",
     "PlanGroups": "tvm_tilex.transform.plan_groups",
     "ProveReductions": "tvm_tilex.transform.prove_reductions",
+    "ScheduleReductions": "tvm_tilex.transform.schedule_reductions",
     "MapPrograms": "tvm_tilex.transform.map_programs",
     "VectorizeDomains": "tvm_tilex.transform.vectorize_domains",
     "VectorizeReductions": "tvm_tilex.transform.vectorize_reductions",

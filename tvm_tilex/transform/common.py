@@ -8,12 +8,22 @@ from typing import Any
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.plan.candidates import MAX_GRID
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import PrimFunc, Range, Var, prim_func_pass, structural_map, tirx
+from tvm_tilex.tirx.compat import (
+    PrimFunc,
+    Range,
+    Var,
+    prim_func_pass,
+    s_tir,
+    structural_map,
+    tirx,
+)
 
 __all__ = [
     "as_index",
+    "in_root_block",
     "is_stage",
     "launch",
+    "out_of_root_block",
     "replace_loops",
     "sequence",
     "serial",
@@ -91,6 +101,22 @@ def with_body(loop: Any, body: Any) -> Any:
 def thread_axis(tag: str) -> Any:
     """A thread index variable such as ``threadIdx.x``."""
     return tirx.IterVar(None, tirx.Var(tag, "int32"), 1, tag)
+
+
+def in_root_block(function: PrimFunc) -> PrimFunc:
+    """The same function with its body in a plain root block, which Relax's passes ask for."""
+    root = s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(s_tir.SBlockRealize([], tirx.IntImm("bool", 1), root))
+
+
+def out_of_root_block(function: PrimFunc) -> PrimFunc:
+    """Undo :func:`in_root_block`; any other function is returned as it is."""
+    realize = function.body
+    if not isinstance(realize, s_tir.SBlockRealize):
+        return function
+    block = realize.block
+    plain = not (len(block.iter_vars) or len(block.alloc_buffers) or len(block.match_buffers))
+    return function.with_body(block.body) if plain and block.init is None else function
 
 
 def as_index(dtype: str, var: Any) -> Any:
