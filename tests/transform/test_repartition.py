@@ -45,6 +45,21 @@ def selected_softmax(
 
 
 @tx.tile_kernel
+def selected_in_a_group(
+    x: ROW, at: tx.TensorView[tx.int32, 2], out: tx.TensorView[tx.float32, 2, tx.Out]
+):
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    picks = tx.axis("picks", at.extent(1))
+    for nest in tx.parallel(tx.shape(rows)):
+        for _ in tx.group(tx.shape(picks)):
+            origin = tx.coord(nest.index(), 0)
+            e = tx.exp(x[origin, tx.shape(1, columns)])
+            p = tx.repartition(e / tx.reduce(e, columns, tx.add))
+            chosen = tx.gather(p, at[origin, tx.shape(1, picks)], columns)
+            out(origin, tx.shape(1, picks)).store(chosen)
+
+
+@tx.tile_kernel
 def placed_view(x: ROW, out: tx.TensorView[tx.float32, 2, tx.Out]):
     rows, one = tx.axis("rows", x.extent(0)), tx.axis("one", 1)
     columns = tx.axis("columns", x.extent(1))
@@ -108,6 +123,7 @@ def test_an_exchange_between_workers_declines_by_name():
     assert artifact.plan is None
     assert artifact.fallback.startswith("distributed private storage: tile")
     assert "no exchange between workers realizes the repartition" in artifact.fallback
+    assert "tx.group" in artifact.fallback
     options = tx.CompileOptions(threads_per_group=64)
     with pytest.raises(MappingError, match="no exchange between workers"):
         tx.compile(selected_softmax, *specs, target="metal", options=options)
@@ -121,6 +137,21 @@ def test_a_declined_exchange_still_gives_the_values(target):
     tx.compile(selected_softmax, x, at, out, target=target)(x, at, out)
     inside = (at >= 0) & (at < 77)
     expected = np.take_along_axis(softmax(x), at.clip(0, 76).astype(np.int64), 1)
+    np.testing.assert_allclose(out, np.where(inside, expected, 0), rtol=2e-5)
+
+
+@pytest.mark.parametrize("columns", [77, 33, 1024])
+def test_a_cooperative_group_realizes_the_exchange(columns):
+    """The tile goes through shared memory: stored, a barrier, read at any element."""
+    x = data(3, columns)
+    at = np.random.default_rng(1).integers(-3, columns + 3, (3, 50)).astype(np.int32)
+    out = np.full((3, 50), np.nan, np.float32)
+    artifact = tx.compile(selected_in_a_group, x, at, out, target="metal")
+    assert artifact.group_plans
+    assert "threadgroup float" in artifact.source and "threadgroup_barrier" in artifact.source
+    artifact(x, at, out)
+    inside = (at >= 0) & (at < columns)
+    expected = np.take_along_axis(softmax(x), at.clip(0, columns - 1).astype(np.int64), 1)
     np.testing.assert_allclose(out, np.where(inside, expected, 0), rtol=2e-5)
 
 

@@ -98,7 +98,10 @@ def _exchange(subject: Subject, buffer: Any) -> str:
     """What a repartition would need, for a problem with its buffer."""
     if not subject.repartitions(buffer):
         return ""
-    return f"; no exchange between workers realizes the repartition {buffer.name}"
+    return (
+        f"; no exchange between workers realizes the repartition {buffer.name} of a row program"
+        " (a cooperative group, tx.group, does)"
+    )
 
 
 def _replicated_stores(node: Any) -> tuple[Any, ...]:
