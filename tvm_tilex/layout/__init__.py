@@ -1,22 +1,14 @@
 """Typed maps between index sets, three-valued proofs about them, and an exhaustive oracle."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tvm_tilex.layout.algebra import compose, flatten, product, restrict, unflatten
 from tvm_tilex.layout.base import Check, LayoutMap, Piece
 from tvm_tilex.layout.composite import Compose, Piecewise, Product, Transform, Translate
 from tvm_tilex.layout.contiguity import contiguity
-from tvm_tilex.layout.correspondence import (
-    LayoutCorr,
-    Occurrence,
-    Replica,
-    ReplicaKind,
-    as_function,
-    embed,
-    equal_correspondences,
-    from_pairs,
-    replicate,
-    simplify,
-    span,
-)
 from tvm_tilex.layout.cute_layout import (
     AnyCuteLayout,
     ComposedLayout,
@@ -63,30 +55,6 @@ from tvm_tilex.layout.nodes import (
     Project,
 )
 from tvm_tilex.layout.normalize import normalize
-from tvm_tilex.layout.operators import (
-    Derived,
-    LayoutLike,
-    Obligation,
-    blocked_product,
-    coalesce,
-    complement,
-    composition,
-    cosize,
-    filter,
-    filter_zeros,
-    flat_divide,
-    flat_product,
-    left_inverse,
-    logical_divide,
-    logical_product,
-    raked_product,
-    right_inverse,
-    slice_layout,
-    tiled_divide,
-    tiled_product,
-    zipped_divide,
-    zipped_product,
-)
 from tvm_tilex.layout.parse import parse_map
 from tvm_tilex.layout.preimage import preimage
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
@@ -110,9 +78,89 @@ from tvm_tilex.layout.transforms import (
 from tvm_tilex.layout.verdict import Answer, Fact, LayoutProof, Verdict, VerdictKind, Witness
 from tvm_tilex.layout.visitor import ExprVisitor
 
+if TYPE_CHECKING:
+    from tvm_tilex.layout.correspondence import (
+        LayoutCorr,
+        Occurrence,
+        Replica,
+        ReplicaKind,
+        as_function,
+        embed,
+        equal_correspondences,
+        from_pairs,
+        replicate,
+        span,
+    )
+    from tvm_tilex.layout.correspondence.simplify import simplify
+    from tvm_tilex.layout.operators import (
+        Derived,
+        LayoutLike,
+        Obligation,
+        blocked_product,
+        cosize,
+        filter,
+        filter_zeros,
+        flat_divide,
+        flat_product,
+        left_inverse,
+        logical_divide,
+        logical_product,
+        raked_product,
+        right_inverse,
+        slice_layout,
+        tiled_divide,
+        tiled_product,
+        zipped_divide,
+        zipped_product,
+    )
+    from tvm_tilex.layout.operators.coalesce import coalesce
+    from tvm_tilex.layout.operators.complement import complement
+    from tvm_tilex.layout.operators.composition import composition
+
 PROVEN = VerdictKind.PROVEN
 DISPROVEN = VerdictKind.DISPROVEN
 UNKNOWN = VerdictKind.UNKNOWN
+
+# Packages that are loaded on first use of one of their names.
+_LAZY = {
+    "correspondence": (
+        "LayoutCorr",
+        "Occurrence",
+        "Replica",
+        "ReplicaKind",
+        "as_function",
+        "embed",
+        "equal_correspondences",
+        "from_pairs",
+        "replicate",
+        "simplify",
+        "span",
+    ),
+    "operators": (
+        "Derived",
+        "LayoutLike",
+        "Obligation",
+        "blocked_product",
+        "coalesce",
+        "complement",
+        "composition",
+        "cosize",
+        "filter",
+        "filter_zeros",
+        "flat_divide",
+        "flat_product",
+        "left_inverse",
+        "logical_divide",
+        "logical_product",
+        "raked_product",
+        "right_inverse",
+        "slice_layout",
+        "tiled_divide",
+        "tiled_product",
+        "zipped_divide",
+        "zipped_product",
+    ),
+}
 
 __all__ = [
     "BIJECTION",
@@ -232,3 +280,16 @@ __all__ = [
     "zipped_divide",
     "zipped_product",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LAZY.items():
+        if name in names:
+            found = getattr(importlib.import_module(f"tvm_tilex.layout.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'tvm_tilex.layout' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
