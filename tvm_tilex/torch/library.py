@@ -1,8 +1,13 @@
-"""The kernel library as operators, each registered when it is first asked for."""
+"""The kernel library as operators: ``tx.torch.ops.softmax`` and so on, by their kernels' names.
+
+All are registered when this module is imported, since a compiler that traces a model cannot
+register what the model asks for. Nothing is captured or compiled by that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Mapping
 from typing import Any
 
 from tvm_tilex import kernels
@@ -25,36 +30,21 @@ def _parameters(kernel: TileKernel) -> TileOperator:
     return register(kernel, extents={"blocks": _blocks}, options=one_thread)
 
 
-_BACKWARD: dict[str, Callable[[], tuple[TileKernel | TileOperator, ...]]] = {
-    "softmax": lambda: (gradients.softmax_backward,),
-    "log_softmax": lambda: (gradients.log_softmax_backward,),
-    "layernorm": lambda: (
-        gradients.layernorm_backward,
-        _parameters(gradients.layernorm_parameters_backward),
-    ),
-    "layernorm_no_affine": lambda: (gradients.layernorm_no_affine_backward,),
-    "rmsnorm": lambda: (
-        gradients.rmsnorm_backward,
-        _parameters(gradients.rmsnorm_parameters_backward),
-    ),
-    "cross_entropy": lambda: (gradients.cross_entropy_backward,),
-}
+def _backward(name: str) -> tuple[TileKernel | TileOperator, ...]:
+    found = getattr(gradients, f"{name}_backward", None)
+    if found is None:
+        return ()
+    parameters = getattr(gradients, f"{name}_parameters_backward", None)
+    return (found,) if parameters is None else (found, _parameters(parameters))
 
 
-class _Operators:
-    """``tx.torch.ops.softmax`` and so on, by the names of :mod:`tvm_tilex.kernels`."""
-
-    def __getattr__(self, name: str) -> TileOperator:
-        kernel = getattr(kernels, name, None)
-        if not isinstance(kernel, TileKernel):
-            raise AttributeError(f"tvm_tilex.kernels has no kernel {name!r}")
-        backward = _BACKWARD.get(name, tuple)()
-        operator = register(kernel, backward=backward)
-        setattr(self, name, operator)
-        return operator
-
-    def __dir__(self) -> list[str]:
-        return sorted(n for n in kernels.__all__ if isinstance(getattr(kernels, n), TileKernel))
+def _register_all() -> types.SimpleNamespace:
+    found = {}
+    for name in kernels.__all__:
+        kernel = getattr(kernels, name)
+        if isinstance(kernel, TileKernel):
+            found[name] = register(kernel, backward=_backward(name))
+    return types.SimpleNamespace(**found)
 
 
-ops = _Operators()
+ops = _register_all()

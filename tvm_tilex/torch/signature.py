@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ import torch
 from tvm_tilex.errors import ArgumentError, TilexError
 from tvm_tilex.ir.program import View, ViewAccess
 from tvm_tilex.ir.types import DType
-from tvm_tilex.lang.capture import Capture, capturing
+from tvm_tilex.lang.capture import Capture, StoredRegion, capturing
 from tvm_tilex.lang.kernel import TileKernel
 from tvm_tilex.lang.tensor import CapturedView, ViewSpec
 
@@ -272,11 +272,31 @@ def _stored_extents(
         ) from None
     found = {}
     for name in signature.outputs:
-        spans = capture.stored.get(name, ())
-        extents = tuple(high + 1 if high >= 0 else 0 for _, high in spans)
-        if not extents or any(extent >= _UNKNOWN for extent in extents):
+        extents = _extents(capture.stored.get(name, []), signature.views[name].rank)
+        if any(extent >= _UNKNOWN for extent in extents):
             raise ArgumentError(
                 f"{signature.name}: the kernel reads the extents of {name!r}; name its dimensions"
             )
-        found[name] = tuple(map(int, extents))
+        found[name] = extents
     return found
+
+
+def _extents(regions: Sequence[StoredRegion], rank: int) -> tuple[int, ...]:
+    """One more than the last index that is stored, by dimension.
+
+    Where no program runs, a dimension that depends on a program's coordinate is empty, and the
+    others are what one program would store.
+    """
+    found = [0] * rank
+    for region in regions:
+        one, two = (_last(region, at_least) for at_least in (1, 2))
+        for dimension in range(rank):
+            stored = 0 if one[dimension] != two[dimension] else int(one[dimension]) + 1
+            found[dimension] = max(found[dimension], stored)
+    return tuple(found)
+
+
+def _last(region: StoredRegion, at_least: int) -> list[float]:
+    """Last stored indices if every empty nest had ``at_least`` programs."""
+    extents = {where: extent or at_least for where, extent in region.extents.items()}
+    return [high for _, high in replace(region, extents=extents).spans({})]
