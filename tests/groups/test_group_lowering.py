@@ -36,6 +36,7 @@ def test_phases_are_marked_and_the_text_reads_back():
     kernel, constants, arrays, _, _ = arguments("product")
     module = tx.lower(kernel, *arrays, **constants)
     wanted = {attrs.GROUP, attrs.PIPELINE, attrs.DOT, attrs.DOMAIN, attrs.PARALLEL}
+    wanted |= {attrs.ITERATIONS}
     assert markers(module["product"]) == wanted
     again = from_source(module.script())
     assert markers(again["product"]) == wanted

@@ -281,11 +281,8 @@ def _stride(update: Any) -> int:
 
 
 def _iterations(loop: Any) -> int:
-    """The iterations of a pipeline; the bound of those that may stop earlier."""
+    """The most iterations of a pipeline; only prices depend on it."""
     extent = loop.extent
     if isinstance(extent, tirx.IntImm):
         return int(extent.value)
-    if isinstance(extent, tirx.Min):
-        sides = [side for side in (extent.a, extent.b) if isinstance(side, tirx.IntImm)]
-        return int(sides[0].value) if sides else 1
-    return 1
+    return int(attrs.annotation(loop, attrs.ITERATIONS) or 1)

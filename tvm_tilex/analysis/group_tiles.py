@@ -32,9 +32,16 @@ from tvm_tilex.analysis.group_structure import (
     WholeOutputs,
 )
 from tvm_tilex.analysis.injectivity import store_is_injective
-from tvm_tilex.analysis.purity import loads
+from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.analysis.structure import Allocate
-from tvm_tilex.tirx.compat import TensorLoad, Var, structural_walk, tirx
+from tvm_tilex.tirx.compat import (
+    Analyzer,
+    TensorLoad,
+    Var,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 __all__ = ["Access", "Tile", "Tiles", "read_tiles", "tile_problem"]
 
@@ -141,7 +148,7 @@ def tile_problem(program: GroupProgram, tiles: Tiles) -> str | None:
             return f"{buffer.name} is not compact: its elements may share addresses"
         if any(loads(index) for index in phase.store.indices):
             return f"{buffer.name} is stored at an index that is loaded"
-        if not store_is_injective(phase, repeated):
+        if not (store_is_injective(phase, repeated) or _strided(phase, repeated)):
             return f"elements of {buffer.name} may be stored more than once"
     return None
 
@@ -169,6 +176,39 @@ def _whole(tile: Tile, access: Access) -> bool:
     order = access.order or ()
     extents = tuple(int(loops[position].extent.value) for position in order)
     return extents == tile.shape or (tile.shape == (1,) and not extents)
+
+
+def _strided(phase: Any, repeated: tuple[Any, ...]) -> bool:
+    """Whether iterations of the loops around a phase store to blocks that lie apart.
+
+    Each loop variable stands in one index. An index with a phase's variable v of extent E alone
+    is v and a shift; one with a repeated variable r beside it grows by at least E with r.
+    """
+    own = {loop.loop_var: int(loop.extent.value) for loop in phase.loops}
+    outer = [loop.loop_var for loop in repeated]
+    seen: list[Any] = []
+    for index in phase.store.indices:
+        inside = [var for var in own if mentions(index, var)]
+        around = [var for var in outer if mentions(index, var)]
+        seen += inside + around
+        if len(inside) > 1 or len(around) > 1:
+            return False
+        if inside and _growth(index, inside[0]) != 1:
+            return False
+        least = own[inside[0]] if inside else 1
+        if around and (_growth(index, around[0]) or 0) < least:
+            return False
+    return all(sum(var.same_as(other) for other in seen) == 1 for var in (*own, *outer))
+
+
+def _growth(index: Any, var: Any) -> int | None:
+    """The constant by which an index grows with a variable, or None."""
+
+    def following(found: Any) -> Any:
+        return found + tirx.IntImm(str(var.ty.dtype), 1) if found.same_as(var) else found
+
+    step = Analyzer().simplify(structural_map(index, (Var, following), order="post") - index)
+    return int(step.value) if isinstance(step, tirx.IntImm) else None
 
 
 def _leaves(body: tuple[Phase, ...]) -> Iterator[Any]:

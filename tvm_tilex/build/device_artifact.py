@@ -112,6 +112,11 @@ def _extents(entry: str, extents: dict[str, Any], prefix: str) -> tuple[int, int
     return found[0], found[1], found[2]
 
 
+def _bytes(dtype: str) -> int:
+    """Bytes of an element; uint16 is how bfloat16 is held where a target lacks it."""
+    return dtype_of("bfloat16" if dtype == "uint16" else dtype).bytes
+
+
 def _shared_bytes(device: Any, scope: str) -> int:
     total = 0
 
@@ -119,7 +124,7 @@ def _shared_bytes(device: Any, scope: str) -> int:
         nonlocal total
         if statement.buffer.scope() != scope:
             return
-        size = dtype_of(str(statement.buffer.ty.dtype)).bytes
+        size = _bytes(str(statement.buffer.ty.dtype))
         for extent in statement.buffer.ty.shape:
             size *= int(extent.value)
         total += size

@@ -35,6 +35,7 @@ class Tolerance:
     atol: float
     cancels: bool = False  # scale is the sum of the terms' absolute values
     grows: bool = False  # rtol is multiplied by log2 N
+    rounds: bool = False  # factors were rounded to the storage type: u(t) of the scale is added
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
@@ -48,6 +49,11 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "softmax": Tolerance(rtol=2e-5, atol=1e-35),
     "log": Tolerance(rtol=2e-5, atol=2e-6),
     "normalization": Tolerance(rtol=2e-5, atol=2e-6),
+    # Sums of products over the sum of the products' absolute values.
+    "product": Tolerance(rtol=1e-6, atol=0.0, cancels=True, grows=True),
+    "product softmax": Tolerance(rtol=2e-6, atol=1e-35, cancels=True, grows=True),
+    # The weights are rounded to the storage type for the second product.
+    "attention": Tolerance(rtol=2e-6, atol=0.0, cancels=True, grows=True, rounds=True),
     # A kernel of the user's own, judged by the interpreter in float64.
     "composition": Tolerance(rtol=2e-5, atol=2e-6),
 }
@@ -142,6 +148,8 @@ def _allowed(
         rtol *= math.log2(max(columns, 1))
     if rtol == tolerance.atol == 0.0:
         return np.zeros_like(want)
+    if tolerance.rounds:
+        rtol += unit
     return rtol * scale + tolerance.atol + unit * np.abs(want) + subnormal
 
 

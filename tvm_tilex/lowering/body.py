@@ -116,12 +116,25 @@ class BodyLowering:
         return self.space.in_bounds(access.origin, access.dimensions, shape, indices)
 
     def _load(self, load: Load, at: Coordinates) -> Any:
+        dtype = load.result.type.dtype
+        return self._guarded(load, at, from_view(self._stored(load, at), dtype), constant(0, dtype))
+
+    def element(self, load: Load, at: Coordinates) -> Any:
+        """What a load reads, in the view's own type; bfloat16 is selected by its bits."""
+        found, dtype = self._stored(load, at), load.result.type.dtype
+        if dtype.name != "bfloat16":
+            return self._guarded(load, at, found, constant(0, dtype))
+        bits = tirx.reinterpret("uint16", found)
+        chosen = self._guarded(load, at, bits, tirx.IntImm("uint16", 0))
+        return tirx.reinterpret(dtype.name, chosen)
+
+    def _stored(self, load: Load, at: Coordinates) -> Any:
         indices = self.space.access(load.origin, load.dimensions, at)
-        element = from_view(self.views[load.view][tuple(indices)], load.result.type.dtype)
+        return self.views[load.view][tuple(indices)]
+
+    def _guarded(self, load: Load, at: Coordinates, element: Any, zero: Any) -> Any:
         condition = self._bounds_condition(load, at) if guarded(load.bounds) else None
-        if condition is None:
-            return element
-        return tirx.if_then_else(condition, element, constant(0, load.result.type.dtype))
+        return element if condition is None else tirx.if_then_else(condition, element, zero)
 
     def _coordinate(self, definition: Coordinate, at: Coordinates) -> Any:
         value = self.space.lower(definition.offset)

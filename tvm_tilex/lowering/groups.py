@@ -21,6 +21,7 @@ from tvm_tilex.ir import (
     Axis,
     Dot,
     Group,
+    Load,
     Memory,
     MemoryScope,
     Operand,
@@ -119,10 +120,11 @@ class GroupLowering:
         buffer = self._allocate(f"tile{result.number}", result.type)
         with body.domain(result.type.axes) as at:
             if isinstance(definition, Read):
-                value = body.expression(result, at)
+                stored = to_view(body.expression(result, at), result.type.dtype)
+            elif isinstance(definition, Load):
+                stored = body.element(definition, at)  # as it is stored: a copy
             else:
-                value = self._active(definition, at)
-            stored = to_view(value, result.type.dtype)
+                stored = to_view(self._active(definition, at), result.type.dtype)
             T.buffer_store(buffer, stored, body.slots(result.type.axes, at))
         self._readable(result, buffer, result.type)
 
@@ -191,7 +193,7 @@ class GroupLowering:
         extent = space.integer(pipeline.axis.extent)
         if pipeline.stop is not None:
             extent = tirx.min(space.lower(pipeline.stop), extent)
-        annotations = {attrs.PIPELINE: pipeline.nest}
+        annotations = {attrs.PIPELINE: pipeline.nest, attrs.ITERATIONS: pipeline.axis.extent}
         with T.serial(space.integer(0), extent, annotations=annotations) as step:
             space.coordinates[pipeline.nest, 0] = compat.name(pipeline.axis.name, step)
             space.extents[pipeline.nest, 0] = pipeline.axis.extent

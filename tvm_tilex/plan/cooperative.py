@@ -53,7 +53,8 @@ class CooperativePlan:
 
     ``realizations`` names each phase's realization: ``elements``, ``collective`` (one SIMD group
     an output), ``serial`` (one thread an output), ``scalar``, ``fma`` or ``matrix``. ``fences``
-    are the phases that a publication fence stands before. ``independent_subgroups`` is whether
+    are the phases that a publication fence stands before (-1 - n is the loop n, whose tiles of
+    two versions are filled before it). ``independent_subgroups`` is whether
     the group is one SIMD group, so that a fence need only order its lanes. ``prices`` are the
     phases' prices in thread rounds, times their repeats.
     """

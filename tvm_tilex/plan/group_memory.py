@@ -78,10 +78,11 @@ _EMPTY: State = (frozenset(), frozenset())
 def fences(
     facts: GroupFacts, touches: tuple[Touch, ...], overlap: Callable[[int, int], bool]
 ) -> frozenset[int]:
-    """Numbers of the phases in front of which a fence stands.
+    """Numbers of the phases in front of which a fence stands; -1 - n is in front of loop n.
 
     A fence separates a phase from the earlier ones, and from those of the iteration before, whose
-    writes it reads, or whose reads and writes it overwrites. ``overlap`` says whether two tiles
+    writes it reads, or whose reads and writes it overwrites. A loop fills its tiles of two
+    versions once before it begins, as a phase of its own. ``overlap`` says whether two tiles
     share memory. Nothing is assumed about which thread touches what.
     """
     needed: set[int] = set()
@@ -112,12 +113,29 @@ def fences(
             reads, writes = _EMPTY
         return reads | touch.reads, writes | touch.writes
 
+    versioned = {tile for touch in touches for tile, version in touch.writes if version}
+
+    def enter(loop: int, state: State) -> State:
+        """Fill the loop's tiles of two versions."""
+        filled = frozenset(
+            (phase.store, 0)
+            for phase in facts.phases
+            if phase.store in versioned and phase.loops[-1:] == (loop,)
+        )
+        reads, writes = state
+        if clash(filled, reads | writes):
+            needed.add(-1 - loop)
+        if -1 - loop in needed:
+            reads, writes = _EMPTY
+        return reads, writes | filled
+
     def iterate(loop: int, state: State, depth: int) -> State:
         facts_of = facts.loops[loop]
+        state = enter(loop, state)
         entry = state
         while True:
             left = run(facts_of.first, facts_of.end, entry, depth + 1)
-            merged = _join(state, _exchange(left))
+            merged = _join(state, _exchange(left, versioned))
             if merged == entry:
                 return _join(state, left)  # the loop may not run at all
             entry = _join(entry, merged)
@@ -130,9 +148,8 @@ def _join(a: State, b: State) -> State:
     return a[0] | b[0], a[1] | b[1]
 
 
-def _exchange(state: State) -> State:
+def _exchange(state: State, versioned: set[int]) -> State:
     """The next iteration's versions become the current ones, and the other way round."""
-    versioned = {tile for part in state for tile, version in part if version}
 
     def exchanged(part: frozenset[tuple[int, int]]) -> frozenset[tuple[int, int]]:
         return frozenset((t, 1 - v) if t in versioned else (t, v) for t, v in part)

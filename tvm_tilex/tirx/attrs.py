@@ -18,6 +18,8 @@ Loops
     On such a loop: names of the tiles that a person placed in private memory.
 ``tilex.pipeline``
     On the serial loop of a pipeline: its nest number.
+``tilex.iterations``
+    On the same loop: how many iterations there are where it does not stop earlier.
 ``tilex.outputs``
     On the outermost loop over the outputs of a reduction in a group: how many such loops.
 ``tilex.dot``
@@ -58,6 +60,7 @@ __all__ = [
     "GROUP",
     "GROUP_PLANS",
     "GROUP_REFUSAL",
+    "ITERATIONS",
     "NESTED",
     "OPTIONS",
     "OUTPUTS",
@@ -84,6 +87,7 @@ DOMAIN = "tilex.domain"
 GROUP = "tilex.group"
 PIPELINE = "tilex.pipeline"
 PRIVATE = "tilex.private"
+ITERATIONS = "tilex.iterations"
 GROUP_PLANS = "tilex.group_plans"
 GROUP_REFUSAL = "tilex.group_refusal"
 OUTPUTS = "tilex.outputs"

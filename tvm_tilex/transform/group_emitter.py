@@ -15,7 +15,7 @@ from tvm_tilex.transform.group_frame import GroupFrame
 from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, ThreadGridMap
 from tvm_tilex.transform.group_phases import emit_collective, emit_elements, emit_serial
 from tvm_tilex.transform.group_products import emit_product
-from tvm_tilex.transform.group_vectors import copy_width
+from tvm_tilex.transform.group_vectors import copied_view, copy_width
 
 __all__ = ["GroupEmitter"]
 
@@ -108,7 +108,8 @@ class GroupEmitter:
         first = [self._fill(phase, loop, None) for phase in filled]
         body = self._phases(steps.body, numbers)
         looped = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, {})
-        return sequence(*first, looped)
+        fence = self._fence(-1 - number) if filled else None
+        return sequence(fence, *first, looped)
 
     def _filled_ahead(self, loop: int) -> list[int]:
         facts = self.subject.facts
@@ -183,9 +184,8 @@ class GroupEmitter:
         width = copy_width(phase, self._vectors["max_bytes"])
         width = min(width, self._vectors["max_lanes"])
         if width > 1:
-            load = phase.store.value
-            load = load.args[1] if hasattr(load, "args") else load
-            size = width * dtype_of(str(load.source.ty.dtype)).bytes
-            name = str(load.source.name)
+            view = copied_view(phase)
+            size = width * dtype_of(str(view.ty.dtype)).bytes
+            name = str(view.name)
             self.alignment[name] = max(size, self.alignment.get(name, 1))
         return width

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_tilex.analysis.group_facts import GroupSubject
+from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.cooperative import CooperativePlan
-from tvm_tilex.tirx.compat import TensorLoad, structural_map, tirx
+from tvm_tilex.tirx.compat import Call, Op, TensorLoad, structural_map, tirx
 from tvm_tilex.transform.common import as_index, substitute
 
-__all__ = ["GroupFrame"]
+__all__ = ["GroupFrame", "reinterpreted"]
 
 
 @dataclass
@@ -36,8 +37,7 @@ class GroupFrame:
         if self.kind == "cuda" and self.plan.shared_bytes > STATIC_BYTES:
             scope = "shared.dyn"
         if self.plan.shared_bytes:
-            words = -(-self.plan.shared_bytes // 4)
-            self.arena = tirx.decl_buffer((words,), "float32", "arena", scope=scope, layout=None)
+            self.arena = self._arena(scope)
         for number, (tile, placement) in enumerate(
             zip(self.subject.tiles, self.plan.placements, strict=True)
         ):
@@ -48,16 +48,51 @@ class GroupFrame:
             if placement.offset >= 0:
                 self.shared[number] = self._in_arena(tile, placement, scope)
 
+    def _arena(self, scope: str) -> Any:
+        """The allocation, in the tiles' own type where they have one.
+
+        TVM retypes memory that is accessed in a single type, without changing its length.
+        """
+        placed = zip(self.subject.tiles, self.plan.placements, strict=True)
+        held = {self._held(tile) for tile, placement in placed if placement.offset >= 0}
+        dtype = held.pop() if len(held) == 1 else "float32"
+        length = -(-self.plan.shared_bytes // dtype_of(_STORED.get(dtype, dtype)).bytes)
+        return tirx.decl_buffer((length,), dtype, "arena", scope=scope, layout=None)
+
     def _local(self, tile: Any, slots: int) -> Any:
         name = f"{tile.buffer.name}_own"
         return tirx.decl_buffer(
-            (self.integer(slots),), str(tile.buffer.ty.dtype), name, scope="local", layout=None
+            (self.integer(slots),), self._held(tile), name, scope="local", layout=None
         )
+
+    def _held(self, tile: Any) -> str:
+        """The type that a tile is held in.
+
+        Metal's code generator has no bfloat16; TVM's legalization would give the whole arena the
+        type of its bits.
+        """
+        dtype = str(tile.buffer.ty.dtype)
+        return "uint16" if dtype == "bfloat16" and self.kind != "cuda" else dtype
+
+    @staticmethod
+    def element(buffer: Any, indices: Any, dtype: str) -> Any:
+        """An element of a tile in its own type, wherever and however it is held."""
+        found = buffer[tuple(indices)]
+        return found if str(found.ty.dtype) == dtype else tirx.reinterpret(dtype, found)
+
+    @staticmethod
+    def store(buffer: Any, value: Any, indices: Any) -> Any:
+        """A store of a tile's element, as the buffer holds it."""
+        held = str(buffer.ty.dtype)
+        if str(value.ty.dtype) != held and held == "uint16":
+            bits = reinterpreted(value)
+            value = bits if str(bits.ty.dtype) == held else tirx.reinterpret(held, value)
+        return tirx.BufferStore(buffer, value, list(indices))
 
     def _in_arena(self, tile: Any, placement: Any, scope: str) -> Any:
         """A view of the arena with the tile's shape, after a dimension of versions."""
         assert self.arena is not None
-        dtype = str(tile.buffer.ty.dtype)
+        dtype = self._held(tile)
         item = self.subject.facts.tiles[self.subject.tile_number(tile.buffer) or 0].item_bytes
         shape = [self.integer(extent) for extent in tile.shape]
         strides: list[Any] = []
@@ -116,11 +151,12 @@ class GroupFrame:
         number = self.subject.tile_number(load.source)
         if number is None:
             return load
+        dtype = str(load.ty.dtype)
         if self.plan.placements[number].replicated:
-            return self.private[number][self.integer(0)]
+            return self.element(self.private[number], [self.integer(0)], dtype)
         if number in self.private and slot is not None and number in own:
-            return self.private[number][slot]
-        return self.shared[number][tuple(self.place(number, load.indices))]
+            return self.element(self.private[number], [slot], dtype)
+        return self.element(self.shared[number], self.place(number, load.indices), dtype)
 
     def place(self, number: int, indices: Any, *, ahead: bool = False) -> list[Any]:
         """Indices into a tile's shared buffer; ``ahead`` for the next iteration's version."""
@@ -150,6 +186,16 @@ class GroupFrame:
             order="post",
         )
         return placed
+
+
+# Bits that stand for a type which the language has.
+_STORED = {"uint16": "bfloat16"}
+
+
+def reinterpreted(value: Any) -> Any:
+    """What a reinterpretation takes its bits from; any other value itself."""
+    called = isinstance(value, Call) and isinstance(value.op, Op)
+    return value.args[0] if called and value.op.name == "tirx.reinterpret" else value
 
 
 # What CUDA grants without a request at launch.

@@ -49,7 +49,7 @@ def emit_elements(
     number = frame.subject.tile_number(phase.store.buffer)
     if number is not None and frame.plan.placements[number].replicated:
         value = frame.rewrite(phase.store.value, {})
-        return tirx.BufferStore(frame.private[number], value, [frame.integer(0)])
+        return frame.store(frame.private[number], value, [frame.integer(0)])
 
     def element(at: dict[Any, Any], slot: Any | None) -> Any:
         value = frame.rewrite(phase.store.value, at, slot, own)
@@ -86,14 +86,14 @@ def _keep(
     """Store an element of a tile to its private slot, to shared memory, or to both."""
     private, shared = frame.private.get(number), frame.shared.get(number)
     if private is not None and slot is not None:
-        kept = tirx.BufferStore(private, value, [slot])
+        kept = frame.store(private, value, [slot])
         if shared is None:
             return kept
         place = frame.place(number, indices, ahead=ahead)
         return sequence(kept, tirx.BufferStore(shared, private[slot], place))
     if shared is None:  # nothing reads it
         return tirx.Evaluate(tirx.IntImm("int32", 0))
-    return tirx.BufferStore(shared, value, frame.place(number, indices, ahead=ahead))
+    return frame.store(shared, value, frame.place(number, indices, ahead=ahead))
 
 
 def emit_collective(frame: GroupFrame, phase: Outputs) -> Any:
@@ -151,7 +151,7 @@ def _publish(frame: GroupFrame, phase: Any, at: dict[Any, Any]) -> Any:
     indices = [substitute(index, at) for index in phase.publish.indices]
     if number not in frame.shared:
         return tirx.Evaluate(tirx.IntImm("int32", 0))
-    return tirx.BufferStore(frame.shared[number], value, frame.place(number, indices))
+    return frame.store(frame.shared[number], value, frame.place(number, indices))
 
 
 def emit_serial(frame: GroupFrame, phase: Outputs | WholeOutputs) -> Any:
@@ -193,7 +193,7 @@ def frame_statement(frame: GroupFrame, statement: Any, at: dict[Any, Any]) -> An
         if number not in frame.shared:
             return tirx.Evaluate(tirx.IntImm("int32", 0))
         place = frame.place(number, node.indices)
-        return tirx.BufferStore(frame.shared[number], node.value, place)
+        return frame.store(frame.shared[number], node.value, place)
 
     placed = structural_map(
         substitute(statement, at),

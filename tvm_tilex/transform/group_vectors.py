@@ -26,10 +26,10 @@ from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, Analyzer, Call, Op, TensorLoad, tirx
 from tvm_tilex.transform.common import as_index, serial, substitute
-from tvm_tilex.transform.group_frame import GroupFrame
+from tvm_tilex.transform.group_frame import GroupFrame, reinterpreted
 from tvm_tilex.transform.group_maps import LinearMap
 
-__all__ = ["copy_width", "vector_copy"]
+__all__ = ["copied_view", "copy_width", "vector_copy"]
 
 
 def copy_width(phase: Elements, max_bytes: int) -> int:
@@ -46,6 +46,13 @@ def copy_width(phase: Elements, max_bytes: int) -> int:
     if condition is not None and not _linear(condition):
         return 1
     return width
+
+
+def copied_view(phase: Elements) -> Any:
+    """The view that a copy phase reads."""
+    found = _copy(phase)
+    assert found is not None
+    return found[1].source
 
 
 def vector_copy(
@@ -76,7 +83,7 @@ def vector_copy(
 
         def store(value: Any, offset: Any) -> Any:
             indices = [substitute(index, there(offset)) for index in phase.store.indices]
-            return tirx.BufferStore(shared, value, frame.place(number, indices, ahead=ahead))
+            return frame.store(shared, value, frame.place(number, indices, ahead=ahead))
 
         lane = tirx.Var("v", frame.dtype)
         moved = store(substitute(load, there(lane)), lane)
@@ -98,12 +105,13 @@ def _copy(phase: Elements) -> tuple[Any | None, Any] | None:
     """(bounds condition or None, load) of a phase that copies a view as it is."""
     if not phase.loops or phase.condition is not None:
         return None
-    value = phase.store.value
+    value = reinterpreted(phase.store.value)
     condition = None
     if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == IF_THEN_ELSE:
         condition, value, _ = value.args
         if loads(condition):
             return None
+        value = reinterpreted(value)
     if not isinstance(value, TensorLoad) or value.source.scope() != "global":
         return None
     last = phase.store.indices[-1]

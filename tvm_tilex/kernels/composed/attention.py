@@ -1,0 +1,83 @@
+"""Attention forward with an online softmax."""
+
+# A view annotation is a value that the decorator reads, not a static type.
+# mypy: disable-error-code="valid-type, attr-defined, index, misc, operator, call-overload"
+
+from __future__ import annotations
+
+import math
+
+from tvm_tilex import lang as tx
+from tvm_tilex.ir.types import BoundsPolicy
+
+__all__ = ["attention"]
+
+QUERIES = ("batch", "heads", "queries", "depth")
+KEYS = ("batch", "heads", "keys", "depth")
+
+
+@tx.tile_kernel
+def attention(
+    query: tx.TensorView[tx.floating, QUERIES, BoundsPolicy.zero],
+    key: tx.TensorView[tx.floating, KEYS, BoundsPolicy.zero],
+    value: tx.TensorView[tx.floating, KEYS, BoundsPolicy.zero],
+    output: tx.TensorView[tx.floating, QUERIES, tx.Out, BoundsPolicy.zero],
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+    block_queries: int = 32,
+    block_keys: int = 32,
+) -> None:
+    """``output = softmax(scale * query @ key^T) @ value`` for every batch and head.
+
+    Parameters
+    ----------
+    query, key, value, output
+        (batch, heads, sequence, head dimension), one float storage; products of stored elements,
+        FP32 sums and state. The weights are rounded to the storage type for the second product.
+    causal
+        Query i sees keys 0 to i only; both sequences begin at one position.
+    scale
+        0 is one over the root of the head dimension.
+    block_queries, block_keys
+        Tile sizes; any sequence length is right.
+    """
+    length, depth = key.extent(2), tx.axis("depth", query.extent(3))
+    batch, heads = tx.axis("batch", query.extent(0)), tx.axis("heads", query.extent(1))
+    blocks = tx.axis("blocks", -(-query.extent(2) // block_queries))
+    steps = tx.axis("steps", -(-length // block_keys))
+    queries, keys = tx.axis("queries", block_queries), tx.axis("keys", block_keys)
+    # exp(x) is exp2(x * log2(e)), one instruction on most targets.
+    factor = (scale or 1.0 / math.sqrt(depth.extent)) * math.log2(math.e)
+    for nest in tx.parallel(tx.shape(batch, heads, blocks)):
+        for _ in tx.group(tx.shape(queries)):
+            b, h, first = nest.index(0), nest.index(1), nest.index(2) * block_queries
+            row = tx.coord(b, h, first, 0)
+            q = query[row, tx.shape(1, 1, queries, depth)]
+            peak = tx.full(tx.shape(queries), -math.inf)
+            total = tx.full(tx.shape(queries), 0.0)
+            mixed = tx.full(tx.shape(queries, depth), 0.0)
+            stop = (first + block_queries + block_keys - 1) // block_keys if causal else None
+            for step in tx.pipeline(steps, peak, total, mixed, stop=stop):
+                peak, total, mixed = step.state
+                at = step.index() * block_keys
+                k = key[tx.coord(b, h, at, 0), tx.shape(1, 1, keys, depth)]
+                v = value[tx.coord(b, h, at, 0), tx.shape(1, 1, keys, depth)]
+                scores = tx.dot(q, k, tx.full(tx.shape(queries, keys), 0.0)) * factor
+                place = tx.coordinate(keys) + tx.coordinate(at)
+                if causal:
+                    seen = (tx.coordinate(queries) + tx.coordinate(first)) >= place
+                    scores = tx.where(seen, scores, -math.inf)
+                if length % block_keys:  # keys past the end score 0, since they load as zero
+                    scores = scores + tx.where(place < length, 0.0, -math.inf)
+                higher = tx.maximum(peak, tx.reduce(scores, keys, tx.maximum))
+                weights = tx.exp2(scores - higher)
+                fade = tx.exp2(peak - higher)
+                step.carry(
+                    higher,
+                    total * fade + tx.reduce(weights, keys, tx.add),
+                    tx.dot(tx.cast(weights, value.dtype), v, mixed * fade),
+                )
+            _, total, mixed = step.result
+            result = tx.cast(mixed / total, output.dtype)
+            output(row, tx.shape(1, 1, queries, depth)).store(result)
