@@ -1,6 +1,11 @@
 """Quick settings, and kernels in a file whose candidates hang, crash or are refused."""
 
 import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
 import types
 
 import pytest
@@ -81,3 +86,70 @@ def kernel_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("kernels") / "tuned_kernels.py"
     path.write_text(KERNELS)
     return path
+
+
+SERVER = """
+import signal, sys
+from tvm.rpc.server import _popen_start_rpc_server
+port, tracker = int(sys.argv[1]), int(sys.argv[2])
+address = ("127.0.0.1", tracker) if tracker else None
+_popen_start_rpc_server(
+    "127.0.0.1", port, port + 1, tracker_addr=address, key=sys.argv[3], silent=True,
+    custom_addr="127.0.0.1",
+)
+print("ready", flush=True)
+signal.pause()
+"""
+TRACKER = """
+import signal, sys
+from tvm.rpc.tracker import _popen_start_tracker_server
+port = int(sys.argv[1])
+_popen_start_tracker_server("127.0.0.1", port, port + 1, silent=True)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+class Loopback:
+    """TVM's own RPC servers and trackers, each in a process group of its own."""
+
+    def __init__(self):
+        self.started = {}
+
+    def _start(self, script, port, *arguments):
+        command = [sys.executable, "-c", script, str(port), *map(str, arguments)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.started[port] = process
+        assert process.stdout.readline() == "ready\n"
+        return port
+
+    def server(self, tracker=0, key=""):
+        return self._start(SERVER, free_port(), tracker, key)
+
+    def tracker(self):
+        return self._start(TRACKER, free_port())
+
+    def kill(self, port):
+        process = self.started.pop(port)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+    def close(self):
+        for port in list(self.started):
+            self.kill(port)
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture
+def loopback():
+    servers = Loopback()
+    yield servers
+    servers.close()

@@ -19,7 +19,7 @@ from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.tune.job import Job
 from tvm_tilex.tune.local import LocalLaunch
-from tvm_tilex.tune.rpc import DeviceLost, RemoteLaunch
+from tvm_tilex.tune.rpc import DeviceLost, RemoteLaunch, RemoteTimeout
 from tvm_tilex.tune.versions import device_name
 
 __all__ = ["evaluate"]
@@ -42,8 +42,8 @@ def evaluate(job: Job) -> Outcome:
     except DeviceLost as error:
         outcome = {"status": "device-lost", "reason": str(error), "device": error.device}
         outcome["began"] = error.began
-    except TilexError as error:
-        outcome = {"status": "failed", "reason": _reason(error)}
+    except RemoteTimeout as error:
+        outcome = {"status": "timeout", "reason": str(error)}
     except Exception as error:  # a defect of ours or of TVM is an outcome like any other
         outcome = {"status": "failed", "reason": _reason(error)}
     return {**outcome, "seconds": time.perf_counter() - started}

@@ -18,7 +18,7 @@ from tvm_tilex.tune.job import Job, Timing
 from tvm_tilex.tune.record import Measurement
 from tvm_tilex.tune.wall import from_samples
 
-__all__ = ["DeviceLost", "RemoteLaunch"]
+__all__ = ["DeviceLost", "RemoteLaunch", "RemoteTimeout"]
 
 Value = TypeVar("Value")
 
@@ -33,6 +33,10 @@ class DeviceLost(Exception):
         super().__init__(reason)
         self.device = device
         self.began = began
+
+
+class RemoteTimeout(Exception):
+    """The server ended the session because its time was over."""
 
 
 class RemoteLaunch:
@@ -59,7 +63,7 @@ class RemoteLaunch:
         self._session = self._module = self._tensors = None
 
     def _send(self, artifact: Artifact, arrays: Sequence[NDArray[Any]]) -> None:
-        self._target = self._session.device(self._kind, 0)
+        self._target = self._session.device("cpu" if self._kind == "llvm" else self._kind, 0)
         # A machine of another kind links on its own.
         suffix = "tar" if _foreign(artifact) else "so"
         with tempfile.TemporaryDirectory(prefix="tilex-rpc-") as folder:
@@ -101,6 +105,8 @@ class RemoteLaunch:
             if _answers(self._session):
                 raise
             text = str(error).strip().splitlines() or [type(error).__name__]
+            if "RPCSessionTimeoutError" in str(error):
+                raise RemoteTimeout(f"{self.device}: {text[-1]}") from None
             raise DeviceLost(self.device, f"the session ended: {text[-1]}", began=True) from None
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     importlib.import_module("tvm_tilex.tune.evaluate")
     if sys.platform != "linux":  # Apple's frameworks do not survive a copy
         _serve(jobs, answers)
-        return
+        os._exit(0)  # a thread may wait in TVM for a server that does not answer
     while True:
         copy = os.fork()
         if copy == 0:
