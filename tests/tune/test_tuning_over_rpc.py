@@ -15,13 +15,13 @@ from tvm_tilex.tune.job import Job, SubjectSpec
 from tvm_tilex.tune.progress import Progress
 
 TIMING = Timing(samples=2, sample_ms=1, warmup_ms=0)
-# Options that LLVM realizes, and a bound that has no effect there: 13 candidates.
+# Options that LLVM realizes, and a bound that has no effect there: 9 candidates.
 SPACE = Space(
     tx.CompileOptions(),
     (
         Dimension("shared_tile_materialization", ("preserve", "expensive-only")),
         Dimension("vector_access", (True, False)),
-        Dimension("max_thread_candidates", (257, 258, 259)),
+        Dimension("max_thread_candidates", (257, 258)),
     ),
 )
 
@@ -65,7 +65,7 @@ def test_a_killed_server_loses_no_trial_and_none_counts_twice(loopback, tmp_path
     kept, victim = loopback.server(), loopback.server()
     progress = KillsAServer(loopback, victim)
     report = run(tmp_path, (server(kept), server(victim)), progress=progress)
-    assert progress.killed_after is not None and progress.killed_after < 12
+    assert progress.killed_after is not None and progress.killed_after < SPACE.size - 1
     (section,) = report.sections
     assert sorted(t.candidate for t in section.trials) == list(range(SPACE.size))
     assert {t.status for t in section.trials} == {"valid"}

@@ -1,0 +1,95 @@
+"""Recorded times of plans (``configs/measurements``) with what a cost policy is told of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm_tilex as tx
+from tvm_tilex import kernels
+from tvm_tilex.plan import register_cost_policy
+from tvm_tilex.plan.cost import CostFacts
+from tvm_tilex.tune.space import Candidate
+
+Cell = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One measured plan of a cell (operator, P, N, storage type)."""
+
+    choices: dict[str, Any]
+    microseconds: float
+    facts: CostFacts
+
+
+_SEEN: list[CostFacts] = []
+
+
+def _record(facts: CostFacts) -> float:
+    _SEEN.append(facts)
+    return 1.0
+
+
+register_cost_policy("recording", lambda: _record)
+
+
+def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
+    """Every plan that was asked for exactly and measured, by cell."""
+    found: dict[Cell, list[Plan]] = {}
+    for path in paths:
+        record = json.loads(Path(path).read_text())
+        for row in record["rows"]:
+            # A row over a cluster of threadgroups is another family than (S, Q, V).
+            if "us" not in row or row.get("S") is None or (row.get("C") or 1) != 1:
+                continue
+            if "requested" in row and not any(row["requested"]):
+                continue
+            cell = (row["operator"], *row["shape"], record["dtype"])
+            choices = {
+                "threads_per_group": 32 * row["S"] * row["Q"],
+                "reduction_programs_per_group": row["Q"],
+                "reduction_lane_elements": row["V"],
+            }
+            if all(choices != other.choices for other in found.setdefault(cell, [])):
+                found[cell].append(_plan(cell, choices, row))
+    return found
+
+
+def _plan(cell: Cell, choices: dict[str, Any], row: dict[str, Any]) -> Plan:
+    operator, rows, columns, dtype = cell
+    options = tx.CompileOptions(
+        **choices,
+        shared_tile_materialization=row["materialization"],
+        max_reduction_striped_scalars_per_worker=1 << 20,  # it ran, whatever the bound is now
+        cost_policy="recording",
+    )
+    entry = kernels.catalog()[operator]
+    _SEEN.clear()
+    tx.compile(entry.kernel, *entry.specs(rows, columns, dtype), target="cuda", options=options)
+    return Plan(choices, row["us"], _SEEN[-1])
+
+
+def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:
+    """Positions by score; equal scores keep the smaller S, as the planner does."""
+    return sorted(
+        range(len(plans)), key=lambda i: (policy(plans[i].facts), plans[i].facts.subgroups, i)
+    )
+
+
+def regret_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> tuple[float, Plan, Plan]:
+    """(regret, the policy's choice, the fastest)."""
+    choice = plans[order_of(plans, policy)[0]]
+    best = min(plans, key=lambda plan: plan.microseconds)
+    return choice.microseconds / best.microseconds - 1, choice, best
+
+
+def candidates_of(plans: list[Plan]) -> list[Candidate]:
+    """The plans as a tuner's candidates, numbered like ``plans``."""
+    return [
+        Candidate(i, plan.choices, tx.CompileOptions(**plan.choices))
+        for i, plan in enumerate(plans)
+    ]
