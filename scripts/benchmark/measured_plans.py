@@ -43,8 +43,7 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
     for path in paths:
         record = json.loads(Path(path).read_text())
         for row in record["rows"]:
-            # A row over a cluster of threadgroups is another family than (S, Q, V).
-            if "us" not in row or row.get("S") is None or (row.get("C") or 1) != 1:
+            if "us" not in row or row.get("S") is None:
                 continue
             if "requested" in row and not any(row["requested"]):
                 continue
@@ -53,6 +52,7 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
                 "threads_per_group": 32 * row["S"] * row["Q"],
                 "reduction_programs_per_group": row["Q"],
                 "reduction_lane_elements": row["V"],
+                "reduction_blocks_per_program": row.get("C") or 1,
             }
             if all(choices != other.choices for other in found.setdefault(cell, [])):
                 found[cell].append(_plan(cell, choices, row))

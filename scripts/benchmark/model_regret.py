@@ -23,7 +23,8 @@ AIM = 0.03
 
 def label(plan: Plan) -> str:
     facts = plan.facts
-    return f"S{facts.subgroups} Q{facts.programs_per_group} V{facts.lane_elements}"
+    cluster = f" C{facts.blocks_per_program}" if facts.blocks_per_program > 1 else ""
+    return f"S{facts.subgroups} Q{facts.programs_per_group} V{facts.lane_elements}{cluster}"
 
 
 def table(cells: dict[Cell, list[Plan]], policies: dict[str, CostPolicy]) -> str:

@@ -124,6 +124,7 @@ def plan_facts(artifact: Artifact) -> dict[str, Any]:
             "subgroups": plan.reduction_subgroups_per_program,
             "programs_per_group": plan.programs_per_group,
             "lane_elements": plan.lane_elements,
+            "blocks_per_program": plan.blocks_per_program,
             "threads": plan.threads,
             "blocks": plan.blocks,
             "shared_bytes": plan.shared_bytes,

@@ -64,7 +64,7 @@ def scores_plot(section: Section, metric: str) -> str | None:
         )
     axes.set_xlabel("score of the cost model (lower is better)")
     axes.set_ylabel(unit)
-    axes.set_title("measured against modelled", fontsize=10)
+    axes.set_title(f"{metric} against the cost model's score", fontsize=10)
     axes.legend(fontsize=8)
     return _svg(figure)
 
@@ -82,6 +82,7 @@ def regret_plot(section: Section, metric: str) -> str | None:
         curve.append(100 * (so_far / least - 1) if so_far < float("inf") else float("nan"))
     figure, axes = _figure(7.5, 3.0)
     axes.step(range(1, len(curve) + 1), curve, where="post", color=_BLUE)
+    axes.set_xlim(left=1)
     axes.axhline(2, color=_GREY, linewidth=0.8, linestyle="--")
     axes.set_xlabel("trials (the dashed line is 2 %)")
     axes.set_ylabel("above the best, %")

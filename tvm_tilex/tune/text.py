@@ -11,6 +11,7 @@ _SHORT = {
     "threads_per_group": "threads",
     "reduction_programs_per_group": "Q",
     "reduction_lane_elements": "V",
+    "reduction_blocks_per_program": "C",
     "reduction_unroll": "unroll",
     "shared_tile_materialization": "tiles",
     "metal_subgroup_reductions": "subgroups",

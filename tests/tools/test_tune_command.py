@@ -1,0 +1,155 @@
+"""``tilex tune`` and ``tilex tuned``: a run, its replay, its winner in use; bad usage."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tvm_tilex as tx
+from tvm_tilex.build.target import system_has
+from tvm_tilex.tune import Database, Report
+
+RUN = Path(__file__).parents[2] / "scripts" / "benchmark" / "tile_torch" / "run.py"
+QUICK = ("--samples", 2, "--sample-ms", 1, "--warmup-ms", 1)
+
+
+@pytest.fixture(autouse=True)
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEX_TUNING_DATABASE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.delenv("TILEX_TUNED", raising=False)
+    return tmp_path / "tuning.sqlite"
+
+
+def test_tune_replay_and_use_the_winner(tilex, tmp_path, database):
+    folder = tmp_path / "out"
+    space = ("--tune-group-threads", "64,128", "--tune-reduction-lane-elements", "1,4")
+    result = tilex(
+        "tune", "softmax", "--shape", "5x300", "--shape", "3x1024", "--target", "metal",
+        "--search", "exhaustive", "--metal-subgroup-reductions", *space,
+        "--tune-shared-tile-materializations", "preserve,expensive-only",
+        "--tune", "reduction_unroll=1,2", *QUICK, "--output", folder,
+    )  # fmt: skip
+    assert result.code == 0 and f"report: {folder / 'report.json'}" in result.out
+    assert "1/17 valid" in result.err and "modelled" in result.err
+    report = Report.read(folder)
+    assert report.settings.metric == "sim-cost"  # no Apple GPU, and named so
+    assert [len(s.trials) for s in report.sections] == [17, 17]
+    assert report.settings.space.base == tx.CompileOptions(metal_subgroup_reductions=True)
+    assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+    replayed = tilex("tune", "--replay", folder)
+    assert replayed.code == 0 and replayed.out.count("right over every output") == 2
+    machine = tilex("tune", "--replay", folder / "report.json", "--json")
+    assert [row["trial"]["status"] for row in json.loads(machine.out)] == ["valid", "valid"]
+
+    assert len(Database().entries()) == 2 and database.exists()
+    listed = tilex("tuned", "list")
+    assert listed.code == 0 and listed.out.count("on simulator: ") == 2
+    winner = report.sections[0].winner.trial
+    entry = tx.kernels.catalog()["softmax"]
+    asked = tx.CompileOptions(metal_subgroup_reductions=True)
+    artifact = tx.compile(
+        entry.kernel, *entry.specs(5, 300), target="metal", options=asked, tuned=True
+    )
+    assert artifact.options.to_json() == winner.options
+    assert artifact.plan.threads == winner.facts["plan"]["threads"]
+
+    exported = tilex("tuned", "export", tmp_path / "all.json")
+    assert exported.out == "2 entries\n"
+    other = ("tuned", "--database", tmp_path / "other.sqlite")
+    assert tilex(*other, "import", tmp_path / "all.json").out == "2 new entries, 0 left out\n"
+    assert len(Database(tmp_path / "other.sqlite").entries()) == 2
+
+    resumed = tilex("tune", "--resume", folder, "--no-database")
+    assert resumed.code == 0 and Report.read(folder).sections == report.sections
+    again = tilex("tune", "softmax", "--shape", "5x300", *QUICK, "--output", folder)
+    assert again.code == 1 and "not empty" in again.err
+
+
+USAGE = [
+    ((), "give a KERNEL, or --resume or --replay"),
+    (("softmax", "--replay", "x"), "give a KERNEL, or --resume or --replay"),
+    (("softmax",), "--shape"),
+    (("softmx", "--shape", "3x4"), "did you mean 'softmax'?"),
+    (("softmax", "--shape", "3y4"), "write extents as 3x4096"),
+    (("softmax", "--shape", "3x4x5"), "one --shape of two extents"),
+    (("softmax", "--shape", "3x4", "--tuning-metric", "speed"), "speed"),
+    (("softmax", "--shape", "3x4", "--search", "luck"), "luck"),
+    (("softmax", "--shape", "3x4", "--tune-group-threads", "32,,64"), "write values as"),
+    (("softmax", "--shape", "3x4", "--tune", "unroll"), "reduction_unroll=1,2"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), USAGE)
+def test_bad_usage_is_exit_code_2(tilex, arguments, text):
+    result = tilex("tune", *arguments)
+    assert result.code == 2 and text in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+REFUSED = [
+    (("--budget", "60"), "64 compilations exceed the budget of 60"),
+    (("--tuning-metric", "gpu-control"), "this process has no metal device"),
+    (("--tuning-metric", "host-wall"), "sim-cost counts the emitted text"),
+    (("--tune-group-threads", "48"), "multiple of 32"),
+    (("--tune", "speed=1"), "no tunable option"),
+    (("--samples", "0"), "must be positive"),
+    (("--rpc-server", "nowhere"), "host:port"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), REFUSED)
+def test_a_refusal_comes_before_any_work(tilex, arguments, text, tmp_path):
+    if system_has("metal"):
+        pytest.skip("says what is missing where there is no Apple GPU")
+    space = ("--tune", "max_thread_candidates=" + ",".join(map(str, range(100, 161))))
+    options = [*space, *arguments] if "--budget" in arguments else list(arguments)
+    output = tmp_path / "out"
+    result = tilex(
+        "tune", "softmax", "--shape", "3x64", "--target", "metal", *options, "--output", output
+    )
+    assert result.code == 1 and text in result.err and not output.exists()
+    assert len(result.err.strip().splitlines()) <= 2
+
+
+def test_a_replay_of_nothing(tilex, tmp_path):
+    result = tilex("tune", "--replay", tmp_path / "none.json")
+    assert result.code == 1 and "No such file" in result.err
+
+
+# The benchmark beside torch.
+
+
+def benchmark(*arguments):
+    command = [sys.executable, str(RUN), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_benchmark_beside_torch(tmp_path):
+    folder = tmp_path / "out"
+    done = benchmark(
+        "--output", folder, "--backends", "llvm,metal", "--operations", "rmsnorm",
+        "--shape", "6x128", "--metal-subgroup-reductions", "--tune-group-threads", "64",
+        "--tune-reduction-packing", "1", "--tune-reduction-unroll", "2",
+        "--tune-reduction-lane-elements", "4",
+        "--tune-shared-tile-materializations", "preserve", *QUICK,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    assert (rows[0]["backend"], rows[0]["metric"]) == ("llvm", "host-wall")
+    torch = rows[0]["torch"]
+    assert torch["right"] and torch["measurements"][0]["scope"] == "end_to_end"
+    assert rows[0]["winner"]["measurements"][0]["scope"] == "end_to_end"
+    assert rows[1]["winner"]["status"] == "valid"
+    trials = Report.read(folder / "llvm" / "rmsnorm").sections[0].trials
+    assert sorted(t.status for t in trials) == ["refused", "valid"]  # no SIMD groups on LLVM
+    assert len(Report.read(folder / "metal" / "rmsnorm").sections[0].trials) == 2
+    again = benchmark("--output", folder)
+    assert again.returncode == 1 and "not empty" in again.stderr
+    wrong = benchmark("--output", tmp_path / "x", "--operations", "conv")
+    assert wrong.returncode == 2 and "conv: use some of" in wrong.stderr
+    metric = benchmark("--output", tmp_path / "x", "--tuning-metric", "gpu-control")
+    assert metric.returncode == 1 and "a processor has none" in metric.stderr
+    assert not (tmp_path / "x").exists()
