@@ -1,5 +1,6 @@
 """What CUDA text looks like where a target has an instruction for it, and early loads."""
 
+import numpy as np
 import pytest
 from tvm import tirx
 
@@ -24,6 +25,40 @@ def test_extrema_are_one_instruction():
     text = source("minmax", (64, 4096))
     assert 'asm("max.NaN.f32' in text and 'asm("min.NaN.f32' in text
     assert "tilex_maximum(" in kernel_of(text) and "?" not in kernel_of(text).replace("condval", "")
+
+
+def test_a_collective_extremum_is_one_integer_reduction():
+    text = source("minmax", (64, 4096))
+    assert "__reduce_max_sync(0xFFFFFFFFu" in text and "__reduce_min_sync(0xFFFFFFFFu" in text
+    assert "__shfl_xor_sync" not in kernel_of(text)
+
+
+def test_an_older_device_takes_the_butterfly():
+    older = {"kind": "cuda", "arch": "sm_75", "max_num_threads": 1024, "thread_warp_size": 32}
+    text = source("row_max", (64, 4096), target=older)
+    assert "__reduce_max_sync" not in text
+    assert kernel_of(text).count("__shfl_xor_sync") % 5 == 0
+
+
+def float_of(key):
+    return np.array([key ^ ((key >> 31) & 0x7FFFFFFF)], "int32").view("float32")[0]
+
+
+def key_of(value, nan):
+    """The integer that stands for a float: what the emitted device function computes."""
+    bits = nan if np.isnan(value) else int(np.array([value], "float32").view("int32")[0])
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def test_the_integers_are_ordered_as_the_floats():
+    tiny = np.finfo("float32").smallest_subnormal
+    values = [-np.inf, -3.0, -tiny, -0.0, 0.0, tiny, 2.0, np.inf]
+    keys = [key_of(value, 0x7FFFFFFF) for value in values]
+    assert keys == sorted(set(keys)) and [float_of(key) for key in keys] == values
+    assert key_of(np.nan, 0x7FFFFFFF) > max(keys) and key_of(np.nan, -1) < min(keys)
+    assert np.isnan(float_of(key_of(np.nan, 0x7FFFFFFF))) and np.isnan(float_of(key_of(np.nan, -1)))
+    text = source("minmax", (64, 4096))
+    assert "0x7FFFFFFFu" in text and "0xFFFFFFFFu" in text and "(key >> 31) & 0x7FFFFFFF" in text
 
 
 def test_bfloat16_rounds_in_one_conversion():

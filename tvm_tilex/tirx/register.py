@@ -45,6 +45,8 @@ SUBGROUP = {
     "maximum": "tilex.subgroup_maximum",
     "minimum": "tilex.subgroup_minimum",
 }
+# A collective extremum by the integer instruction redux.sync of compute capability 8.0 and later.
+WARP_EXTREMUM = {"maximum": "tilex.warp_maximum", "minimum": "tilex.warp_minimum"}
 # A cluster's threadgroups: arrive at its barrier, wait for it; write a number into the same place
 # of another one's threadgroup memory.
 CLUSTER_ARRIVE = "tilex.cluster_arrive"
@@ -102,6 +104,9 @@ def register() -> None:
     for combiner, op in SUBGROUP.items():
         compat.register_op(op, "SIMD-group collective", effect=compat.OPAQUE, vectorizable=False)
         compat.register_intrin_lowering(op, target="metal", f=_metal_collective(combiner), level=99)
+    for combiner, op in WARP_EXTREMUM.items():
+        compat.register_op(op, "warp-wide extremum", effect=compat.OPAQUE, vectorizable=False)
+        compat.register_intrin_lowering(op, target="cuda", f=_warp_extremum(combiner), level=99)
     for op in (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH):
         compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
         compat.register_intrin_lowering(op, target="cuda", f=_cluster(op), level=99)
@@ -258,6 +263,27 @@ def _rounding(keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return tirx.Let(x, keep(value), tirx.Let(bits, tirx.reinterpret(words, x), near))
 
     return lower
+
+
+def _warp_extremum(combiner: str) -> Callable[[Any], Any]:
+    """``redux.sync`` on integers that are ordered as the floats are: a NaN is beyond them all.
+
+    Flipping the other bits of a negative number orders floats as signed integers, and undoes
+    itself; -0 comes before +0, as IEEE 754-2019 ``maximum`` and ``minimum`` want it.
+    """
+    function = f"tilex_warp_{combiner}"
+    reduce = {"maximum": "__reduce_max_sync", "minimum": "__reduce_min_sync"}[combiner]
+    nan = {"maximum": "0x7FFFFFFF", "minimum": "0xFFFFFFFF"}[combiner]
+    source = f"""
+__device__ __forceinline__ float {function}(float a) {{
+  int key = a == a ? __float_as_int(a) : static_cast<int>({nan}u);
+  key ^= (key >> 31) & 0x7FFFFFFF;
+  key = {reduce}(0xFFFFFFFFu, key);
+  key ^= (key >> 31) & 0x7FFFFFFF;
+  return __int_as_float(key);
+}}
+"""
+    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="float32")
 
 
 _CUDA_ROUNDING = """

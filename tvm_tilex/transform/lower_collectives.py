@@ -10,6 +10,8 @@ After (offsets 16, 8, 4, 2, 1)::
     other[0] = shuffle_xor(carry[0], offset)
     carry[0] = carry[0] + other[0]
 
+A maximum or minimum is one ``redux.sync`` from compute capability 8.0 on.
+
 Every lane ends with the result, as a collective's must. The shuffle is a statement of its own, so
 that a NaN-aware combination never evaluates it under a condition. This is the last step before
 intrinsics are lowered: until then the collective is one opaque call.
@@ -29,7 +31,7 @@ from tvm_tilex.tirx.compat import (
     structural_map,
     tirx,
 )
-from tvm_tilex.tirx.register import MAXIMUM, MINIMUM, SUBGROUP
+from tvm_tilex.tirx.register import MAXIMUM, MINIMUM, SUBGROUP, WARP_EXTREMUM
 from tvm_tilex.transform.common import sequence, tilex_pass
 
 __all__ = ["LowerCollectives"]
@@ -48,17 +50,30 @@ class LowerCollectives:
         target = func.attrs.get("target", None) if func.attrs else None
         if target is None or target.kind.name != "cuda":
             return func
-        body = structural_map(func.body, (tirx.BufferStore, _expand), order="post")
+        redux = _capability(target) >= 80
+
+        def expand(store: Any) -> Any:
+            return _expand(store, redux)
+
+        body = structural_map(func.body, (tirx.BufferStore, expand), order="post")
         return func.with_body(body)
 
 
-def _expand(store: Any) -> Any:
+def _capability(target: Any) -> int:
+    digits = "".join(filter(str.isdigit, str(target.attrs.get("arch", ""))))
+    return int(digits) if digits else 0
+
+
+def _expand(store: Any, redux: bool) -> Any:
     value = store.value
     if not (isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _COMBINERS):
         return store
     combiner = _COMBINERS[value.op.name]
     dtype = str(value.ty.dtype)
     place, indices = store.buffer, list(store.indices)
+    if redux and combiner in WARP_EXTREMUM:
+        reduced = call(WARP_EXTREMUM[combiner], value.args[0], dtype=dtype)
+        return tirx.BufferStore(place, reduced, indices)
     other = tirx.decl_buffer((1,), dtype, f"{place.name}_other", scope="local", layout=None)
     zero = tirx.IntImm("int32", 0)
     steps = [tirx.AllocBuffer(other), tirx.BufferStore(place, value.args[0], indices)]
