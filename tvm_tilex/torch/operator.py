@@ -23,6 +23,7 @@ __all__ = ["TileOperator", "register"]
 _NAMESPACE = "tilex"
 _LIBRARY = torch.library.Library(_NAMESPACE, "FRAGMENT")
 _REGISTERED: dict[str, TileOperator] = {}
+_REMEMBERED = 512  # shapes and types of inputs, for each operator
 
 
 class TileOperator:
@@ -42,6 +43,7 @@ class TileOperator:
         self.gradient = gradient
         self.name = signature.name.removeprefix(f"{_NAMESPACE}::")
         self.qualified_name = signature.name
+        self._known: dict[Any, Any] = {}
         self._keywords = dict(signature.bound)
         if options is not None:
             self._keywords["options"] = options
@@ -101,17 +103,41 @@ class TileOperator:
 
     def _run(self, *arguments: Any, **named: Any) -> Any:
         tensors, static = self._split(arguments)
-        static.update(named)
-        arrangement = self.signature.arrange(tensors, static)
-        outputs = self._allocate(tensors, arrangement)
+        if named:
+            static.update(named)
+        arrangement, shapes, dtypes = self._prepared(tensors, static)
+        device = tensors[0].device
+        outputs = [
+            torch.empty(shape, dtype=dtype, device=device)
+            for shape, dtype in zip(shapes, dtypes, strict=True)
+        ]
         self._launch(tensors, outputs, arrangement, static)
         return _result(outputs)
+
+    def _prepared(self, tensors: Sequence[torch.Tensor], static: Mapping[str, Any]) -> Any:
+        """Arrangement, shapes and types of outputs, remembered for the inputs' shapes and types."""
+        key = (
+            tuple((tensor.shape, tensor.dtype, tensor.device) for tensor in tensors),
+            tuple(static.values()),
+        )
+        found = self._known.get(key)
+        if found is None:
+            signature = self.signature
+            arrangement = signature.arrange(tensors, static)
+            shapes = [signature.output_shape(n, arrangement) for n in signature.outputs]
+            dtypes = [signature.output_dtype(n, tensors) for n in signature.outputs]
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = (arrangement, shapes, dtypes)
+        return found
 
     def _run_into(self, *arguments: Any, **named: Any) -> None:
         outputs = [named.pop(name) for name in self.signature.outputs]
         tensors, static = self._split(arguments)
-        static.update(named)
-        arrangement = self._arrange_into(tensors, outputs, static)
+        if named:
+            static.update(named)
+        arrangement, shapes, _ = self._prepared(tensors, static)
+        self._check_outputs(tensors, outputs, shapes)
         self._launch(tensors, outputs, arrangement, static)
 
     def _fake(self, *arguments: Any, **named: Any) -> Any:
@@ -124,7 +150,10 @@ class TileOperator:
         outputs = [named.pop(name) for name in self.signature.outputs]
         tensors, static = self._split(arguments)
         static.update(named)
-        self._arrange_into(tensors, outputs, static)
+        signature = self.signature
+        arrangement = signature.arrange(tensors, static)
+        shapes = [signature.output_shape(n, arrangement) for n in signature.outputs]
+        self._check_outputs(tensors, outputs, shapes)
 
     def _allocate(self, tensors: Sequence[torch.Tensor], arrangement: Any) -> list[torch.Tensor]:
         signature = self.signature
@@ -137,23 +166,20 @@ class TileOperator:
             for name in signature.outputs
         ]
 
-    def _arrange_into(
+    def _check_outputs(
         self,
         tensors: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
-        static: Mapping[str, Any],
-    ) -> Any:
-        arrangement = self.signature.arrange(tensors, static)
-        for name, output in zip(self.signature.outputs, outputs, strict=True):
+        shapes: Sequence[tuple[Any, ...]],
+    ) -> None:
+        for name, output, wanted in zip(self.signature.outputs, outputs, shapes, strict=True):
             self.signature.require_dtype(name, output)
             self.signature.require_device(name, output, tensors[0])
-            wanted = self.signature.output_shape(name, arrangement)
             if tuple(output.shape) != wanted:
                 raise ArgumentError(
                     f"{self.qualified_name}: {name!r} has shape {tuple(output.shape)}, "
                     f"the result {wanted}"
                 )
-        return arrangement
 
     def _launch(
         self,
@@ -164,15 +190,18 @@ class TileOperator:
     ) -> None:
         given = dict(zip(self.signature.inputs, tensors, strict=True))
         given.update(zip(self.signature.outputs, outputs, strict=True))
-        dense = {
-            name: tensor if tensor.is_contiguous() else tensor.contiguous()
-            for name, tensor in given.items()
-        }
-        flat = [dense[name].view(arrangement.shapes[name]) for name in self.signature.views]
+        flat, copied = [], []
+        for name in self.signature.views:
+            tensor, shape = given[name], arrangement.shapes[name]
+            if not tensor.is_contiguous():
+                dense = tensor.contiguous()
+                if name in self.signature.written:
+                    copied.append((tensor, dense))
+                tensor = dense
+            flat.append(tensor if tensor.shape == shape else tensor.view(shape))
         self.kernel(*flat, **self._keywords, **static)
-        for name in (*self.signature.mutated, *self.signature.outputs):
-            if dense[name] is not given[name]:
-                given[name].copy_(dense[name])
+        for tensor, dense in copied:
+            tensor.copy_(dense)
 
 
 def register(

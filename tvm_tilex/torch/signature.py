@@ -83,6 +83,11 @@ class Signature:
         """Inputs that the kernel changes."""
         return tuple(n for n in self.inputs if self.views[n].access is not ViewAccess.read)
 
+    @functools.cached_property
+    def written(self) -> frozenset[str]:
+        """Views that the kernel stores."""
+        return frozenset((*self.mutated, *self.outputs))
+
     @property
     def views(self) -> Mapping[str, ViewSpec]:
         """Every view of the kernel by name, in call order."""
