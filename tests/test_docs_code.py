@@ -46,10 +46,12 @@ DOCUMENTS = [path for path in FILES if path.is_file() and code_of(path).strip()]
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
+    code = folder / "code"  # not where modules are looked for: a document may be called torch
+    code.mkdir()
     scripts = []
     for path in DOCUMENTS:
         # A real file, since a kernel's source is read from it.
-        scripts.append(folder / f"{path.stem}.py")
+        scripts.append(code / f"{path.stem}.py")
         scripts[-1].write_text(code_of(path), encoding="utf-8")
     command = [sys.executable, "-c", RUNNER, *map(str, scripts)]
     subprocess.run(command, cwd=folder, capture_output=True, check=True)
