@@ -6,28 +6,31 @@ This module and ``tune`` alone see both ends of the pipeline.
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tvm_tilex import settings
-from tvm_tilex.analysis.proof_record import ProofRecord
-from tvm_tilex.build.device_artifact import DeviceArtifact, SplitRecorder, device_launches
+from tvm_tilex.build.device_artifact import (
+    DeviceArtifact,
+    SplitRecorder,
+    device_launches,
+    launches_at,
+)
 from tvm_tilex.build.dump import StageDump
 from tvm_tilex.build.metal_compile import has_precise_toolchain, source_only
-from tvm_tilex.build.pipeline import realization, register_pipeline
+from tvm_tilex.build.pipeline import register_pipeline
+from tvm_tilex.build.schedule import lowered, schedule
 from tvm_tilex.build.target import resolve_target
-from tvm_tilex.errors import ArgumentError, MappingError, TilexError
-from tvm_tilex.ir import Program
+from tvm_tilex.errors import ArgumentError, TilexError
+from tvm_tilex.ir import Extent, Program
+from tvm_tilex.ir.dimensions import dimensions_of
 from tvm_tilex.ir.print import format_program
 from tvm_tilex.ir.types import dtype_of
-from tvm_tilex.ir.verify import verify
-from tvm_tilex.lang.kernel import TensorSpec, TileKernel
-from tvm_tilex.lowering import SharedTileMaterialization, lower_program
-from tvm_tilex.plan.cooperative import CooperativePlan
-from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.lang.kernel import TensorSpec, TileKernel, spec
+from tvm_tilex.lang.rows import Positions, equal_extent, row_candidates, with_rows
 from tvm_tilex.runtime.arguments import Argument, at_call, describe, require_same_device
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.tirx import attrs
@@ -120,11 +123,16 @@ def lower(
     Shared tiles are preserved unless the options say otherwise; parameters as in :func:`compile`.
     """
     register_pipeline()
-    return _lowered(_capture(kernel, specs, static), options or CompileOptions())
+    return lowered(_capture(kernel, specs, static), options or CompileOptions())
 
 
 def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Run ``kernel`` on arrays: compile for their types and device (cached) and launch."""
+    """Run ``kernel`` on arrays: compile for their types and device (cached) and launch.
+
+    What is compiled serves any number of rows where the kernel can be captured so and the options
+    leave the plan to the compiler or have one that fits every count; otherwise, and with
+    ``dynamic_rows=False``, exactly the shapes of the call.
+    """
     signature = _signature(arrays, keywords)
     environment = (kernel.environment(), _tuning_state())
     launch = kernel.launches.get((signature, environment)) if signature is not None else None
@@ -134,8 +142,20 @@ def call(kernel: TileKernel, arrays: Sequence[Any], keywords: Mapping[str, Any])
         artifact = _call(kernel, arrays, keywords, environment)
     except ArgumentError as error:
         raise at_call(kernel.name, error) from None
-    if signature is not None and launch is None and artifact.direct is not None:
-        kernel.launches[signature, environment] = artifact.direct
+    if signature is not None and launch is None:
+        _remember(kernel, (signature, environment), artifact.direct_for(arrays))
+
+
+def _remember(kernel: TileKernel, key: Hashable, launch: Any) -> None:
+    """Keep the short way of one signature; a stream of ever new shapes does not fill memory."""
+    if launch is None:
+        return
+    if len(kernel.launches) >= _SHORT_WAYS:
+        kernel.launches.clear()
+    kernel.launches[key] = launch
+
+
+_SHORT_WAYS = 4096
 
 
 def _signature(arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Hashable | None:
@@ -162,18 +182,8 @@ def _call(
             f"{kernel.name} takes {len(names)} arrays ({', '.join(names)}), not {len(arrays)}"
         )
     arguments = [describe(name, array) for name, array in zip(names, arrays, strict=True)]
-    static = {k: v for k, v in keywords.items() if k != "options"}
-    key = (
-        tuple((a.shape, a.dtype, a.device[0]) for a in arguments),
-        # Text, not equality: 0.0 == -0.0 and True == 1, but they compile differently.
-        tuple(sorted((name, repr(value)) for name, value in static.items())),
-        keywords.get("options"),
-        environment,
-    )
-    artifact = kernel.artifacts.get(key)
-    if artifact is None:
-        artifact = _compile_for(kernel, names, arguments, keywords.get("options"), static)
-        kernel.artifacts[key] = artifact
+    found = _Call(kernel, arguments, keywords, environment)
+    artifact = found.shared() or found.specialized()
     artifact.launch(arguments)
     return artifact
 
@@ -188,18 +198,82 @@ def _tuning_state() -> Any:
     return state(database)
 
 
-def _compile_for(
-    kernel: TileKernel,
-    names: tuple[str, ...],
-    arguments: Sequence[Argument],
-    options: CompileOptions | None,
-    static: Mapping[str, Any],
-) -> Artifact:
-    first = arguments[0]
-    for name, argument in zip(names, arguments, strict=True):
-        require_same_device(kernel.name, name, argument, first)
-    specs = [_array_spec(kernel.name, n, a) for n, a in zip(names, arguments, strict=True)]
-    return compile(kernel, *specs, target=first.device[0], options=options, **static)
+class _Call:
+    """What one call asks for: the artifact that serves it, compiled where there is none yet."""
+
+    def __init__(
+        self,
+        kernel: TileKernel,
+        arguments: Sequence[Argument],
+        keywords: Mapping[str, Any],
+        environment: Hashable,
+    ) -> None:
+        self.kernel = kernel
+        self.arguments = arguments
+        self.shapes = [argument.shape for argument in arguments]
+        self.options: CompileOptions | None = keywords.get("options")
+        self.static = {k: v for k, v in keywords.items() if k != "options"}
+        self.key = (
+            tuple((a.dtype, len(a.shape), a.device[0]) for a in arguments),
+            # Text, not equality: 0.0 == -0.0 and True == 1, but they compile differently.
+            tuple(sorted((name, repr(value)) for name, value in self.static.items())),
+            self.options,
+            environment,
+        )
+
+    def specialized(self) -> Artifact:
+        """The artifact for exactly these shapes."""
+        key = (self.key, tuple(self.shapes))
+        artifact: Artifact | None = self.kernel.artifacts.get(key)
+        if artifact is None:
+            artifact = self.kernel.artifacts[key] = self._compile(self.shapes)
+        return artifact
+
+    def shared(self) -> Artifact | None:
+        """The artifact for any number of rows, or None where a call must be specialized."""
+        if self.options is not None and not self.options.dynamic_rows:
+            return None
+        if settings.tuned():  # winners are stored for shapes
+            return None
+        known = self.kernel.rows.get(self.key)
+        if known is not None and equal_extent(known, self.shapes):
+            return self._with_rows(known)
+        if known is not None or not all(self.shapes):
+            return None
+        for positions in row_candidates(self.kernel.parameters, self.shapes):
+            if not equal_extent(positions, self.shapes):
+                continue
+            artifact = self._with_rows(positions)
+            if artifact is not None:
+                self.kernel.rows[self.key] = positions
+                return artifact
+        return None
+
+    def _with_rows(self, positions: Positions) -> Artifact | None:
+        shapes = with_rows(positions, self.shapes)
+        key = (self.key, tuple(shapes))
+        if key not in self.kernel.artifacts:
+            try:
+                self.kernel.artifacts[key] = self._compile(shapes)
+            except ArgumentError:
+                raise
+            except TilexError:  # the shapes themselves say what is wrong, or are accepted
+                self.kernel.artifacts[key] = None
+        artifact: Artifact | None = self.kernel.artifacts[key]
+        return artifact
+
+    def _compile(self, shapes: Sequence[tuple[Extent, ...]]) -> Artifact:
+        first = self.arguments[0]
+        names = tuple(self.kernel.parameters)
+        for name, argument in zip(names, self.arguments, strict=True):
+            require_same_device(self.kernel.name, name, argument, first)
+        specs = [
+            replace(_array_spec(self.kernel.name, name, argument), shape=shape)
+            for name, argument, shape in zip(names, self.arguments, shapes, strict=True)
+        ]
+        return compile(
+            self.kernel, *specs, target=first.device[0], options=self.options, **self.static
+        )
 
 
 def _array_spec(kernel: str, name: str, argument: Argument) -> TensorSpec:
@@ -223,7 +297,7 @@ def _as_spec(kernel: str, name: str, given: Any) -> TensorSpec:
     if isinstance(given, TensorSpec):
         return given
     if isinstance(given, (tuple, list)):
-        return TensorSpec(tuple(int(extent) for extent in given))
+        return spec(given)
     return _array_spec(kernel, name, describe(name, given))
 
 
@@ -240,14 +314,6 @@ def _cached(program: Program, target: Any, options: CompileOptions) -> Artifact:
 _ARTIFACTS: dict[tuple[str, str, str, bool], Artifact] = {}
 
 
-def _lowered(program: Program, options: CompileOptions) -> IRModule:
-    verify(program)
-    mode = options.shared_tile_materialization or SharedTileMaterialization.PRESERVE
-    function = lower_program(program, mode, noalias=options.noalias is not False)
-    function = function.with_attr(attrs.OPTIONS, options.to_json())
-    return IRModule({program.name: function})
-
-
 def _compile(
     program: Program, target: Any, options: CompileOptions, folder: Path | None
 ) -> Artifact:
@@ -257,21 +323,19 @@ def _compile(
         dump.write("tile_ir", format_program(program))
     recorder = SplitRecorder()
     with _instruments(dump, recorder), source_only() as text_only:
-        mode, module, scheduled = _schedule(program, target, options, dump)
-        executable = tvm.compile(scheduled, target=target, tir_pipeline="tilex")
+        made = schedule(program, target, options, dump)
+        executable = tvm.compile(made.scheduled, target=target, tir_pipeline="tilex")
     artifact = Artifact(
         name=program.name,
         target=target,
         options=options,
-        materialization=mode,
+        materialization=made.main.materialization,
         tile_ir=program,
-        tirx=module,
-        scheduled=scheduled,
+        tirx=made.reference,
+        scheduled=made.scheduled,
         module=executable,
-        proof=_proof(scheduled[program.name]),
-        plan=_plan(scheduled[program.name]),
-        group_plans=_group_plans(scheduled[program.name]),
-        device=_device(program.name, target, module, executable, recorder),
+        variants=made.variants,
+        device=_device(program, target, made.reference, executable, recorder),
         text_only=text_only,
         recompile=lambda changed: _compile(program, target, changed, None),
     )
@@ -281,70 +345,20 @@ def _compile(
     return artifact
 
 
-def _schedule(
-    program: Program, target: Any, options: CompileOptions, dump: StageDump | None
-) -> tuple[SharedTileMaterialization, IRModule, IRModule]:
-    """Lower and realize, with the first materialization for which a plan fits."""
-    for mode, keep_views in _materializations(target.kind.name, options):
-        module = _lowered(program, replace(options, shared_tile_materialization=mode))
-        if dump is not None:
-            dump.write("reference", module.script(), "py")
-        passes = tvm.ir.transform.Sequential(
-            realization(target, keep_views=keep_views), name="tilex.Realize"
-        )
-        try:
-            scheduled = passes(module)
-        except MappingError as error:
-            raise MappingError(str(error), location=program.body[0].location) from None
-        if attrs.PLAN_REFUSAL not in scheduled[program.name].attrs:
-            break
-    return mode, module, scheduled
-
-
-def _materializations(
-    kind: str, options: CompileOptions
-) -> tuple[tuple[SharedTileMaterialization, bool], ...]:
-    """Which shared tiles are kept, and whether views are: the target's order of preference."""
-    stated = options.shared_tile_materialization
-    keep = kind == "cuda"
-    if stated is not None:
-        return ((stated, keep),)
-    if kind == "llvm":
-        return ((SharedTileMaterialization.EXPENSIVE_ONLY, False),)
-    preserve, recompute = (SharedTileMaterialization[n] for n in ("PRESERVE", "RECOMPUTE"))
-    if options.explicit_request:
-        return ((preserve, keep),)
-    # Beyond the stripe bound a row is read again rather than run by one thread.
-    kept = ((preserve, True),) if keep else ()
-    return (*kept, (preserve, False), (recompute, False))
-
-
 def _device(
-    name: str, target: Any, module: IRModule, executable: Any, recorder: SplitRecorder
+    program: Program, target: Any, module: IRModule, executable: Any, recorder: SplitRecorder
 ) -> DeviceArtifact | None:
     """What another runtime launches; None for a processor target."""
     kind = str(target.kind.name)
     if kind == "llvm" or recorder.module is None:
         return None
-    launches = device_launches(recorder.module, name)
-    source = str(executable.mod.imports[0].inspect_source()) if launches else ""
-    return DeviceArtifact(kind, source, launches, attrs.PRECISE in module[name].attrs)
-
-
-def _proof(function: Any) -> ProofRecord | None:
-    text = function.attrs.get(attrs.PROOF, None)
-    return None if text is None else ProofRecord.from_json(str(text))
-
-
-def _plan(function: Any) -> GroupPlan | None:
-    text = function.attrs.get(attrs.PLAN, None)
-    return None if text is None else GroupPlan.from_json(str(text))
-
-
-def _group_plans(function: Any) -> tuple[CooperativePlan, ...]:
-    text = function.attrs.get(attrs.GROUP_PLANS, None)
-    found = [] if text is None else json.loads(str(text))
-    return tuple(CooperativePlan.from_json(json.dumps(plan)) for plan in found)
+    precise = attrs.PRECISE in module[program.name].attrs
+    imports = executable.mod.imports
+    source = str(imports[0].inspect_source()) if imports else ""
+    if dimensions_of(program.views):
+        bind = functools.partial(launches_at, recorder.module, program.name)
+        return DeviceArtifact(kind, source, (), precise, bind)
+    return DeviceArtifact(kind, source, device_launches(recorder.module, program.name), precise)
 
 
 @contextlib.contextmanager

@@ -117,7 +117,8 @@ def test_a_broken_pass_is_named(monkeypatch, defect):
     stock = pipeline.realization
     injected = broken(DEFECTS[defect], "test.BrokenPass")
     monkeypatch.setattr(
-        "tvm_tilex.driver.realization", lambda *given, **named: [injected, *stock(*given, **named)]
+        "tvm_tilex.build.schedule.realization",
+        lambda *given, **named: [injected, *stock(*given, **named)],
     )
     monkeypatch.setenv("TILEX_VERIFY", "1")
     with pytest.raises(VerifyError, match=rf"after pass test\.BrokenPass: softmax: .*{defect}"):

@@ -107,6 +107,10 @@ def body_of(statement):
     "statement",
     [
         lambda x, row, p, columns: row if columns.extent > 4 else -row,
+        lambda x, row, p, columns: row if columns.extent == 4 else -row,
+        lambda x, row, p, columns: row if columns.extent != 4 else -row,
+        lambda x, row, p, columns: row if columns.extent in (1, 4) else -row,
+        lambda x, row, p, columns: row if x.extent(0) == 4 else -row,
         lambda x, row, p, columns: row / float(columns.extent),
         lambda x, row, p, columns: sum(row for _ in range(columns.extent)),
         lambda x, row, p, columns: row * (1.0 / columns.extent),

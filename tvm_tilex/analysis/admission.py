@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm_tilex.analysis import rows
 from tvm_tilex.analysis.buffers import buffer_uses
+from tvm_tilex.analysis.dimensions import Ranges, dimension_ranges
 from tvm_tilex.analysis.facts import program_facts
 from tvm_tilex.analysis.statements import Decline, other_statement
 from tvm_tilex.analysis.structure import RowProgram, read_row_program, statements_of
@@ -88,7 +89,7 @@ def admit(function: PrimFunc, *, lanes: int, kind: str) -> Admission:
         Target kind.
     """
     roots = statements_of(function.body)
-    structure = _structure(roots)
+    structure = _structure(roots, dimension_ranges(function))
     if isinstance(structure, Decline):
         return _unread(structure, function, lanes, kind)
     subject = Subject(function, structure, buffer_uses(function.body), lanes, kind)
@@ -98,7 +99,7 @@ def admit(function: PrimFunc, *, lanes: int, kind: str) -> Admission:
     return Admission(found, structure, program_facts(subject))
 
 
-def _structure(roots: list[Any]) -> RowProgram | Decline:
+def _structure(roots: list[Any], ranges: Ranges) -> RowProgram | Decline:
     for statement in roots:
         if isinstance(statement, (tirx.AllocBuffer, tirx.DeclBuffer)):
             reason = f"{statement.buffer.name} is declared outside the root loop"
@@ -111,7 +112,7 @@ def _structure(roots: list[Any]) -> RowProgram | Decline:
         return Decline("execution nesting", "the root statement is not a marked parallel loop")
     if attrs.annotation(roots[0], attrs.GROUP) is not None:
         return Decline("execution nesting", "its programs are cooperative groups, not rows")
-    return read_row_program(roots[0])
+    return read_row_program(roots[0], ranges)
 
 
 def _unread(decline: Decline, function: PrimFunc, lanes: int, kind: str) -> Admission:

@@ -25,6 +25,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
     outputs = [d for d in subject.domains if d.store.buffer.scope() == "global"]
     return ProgramFacts(
         programs=subject.row.programs,
+        least_programs=subject.row.least_programs,
         reductions=tuple(r.update.extent for r in subject.reductions),
         kinds=tuple(r.update.combiner for r in subject.reductions),
         domains=tuple(domain.count for domain in subject.domains),

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.analysis.dimensions import Ranges
 from tvm_tilex.tirx.compat import (
     IF_THEN_ELSE,
     Analyzer,
@@ -51,11 +52,20 @@ class GuardedLoad:
     predicates: tuple[Any, ...]
     ranges: tuple[tuple[Any, Any], ...] = ()
 
-    def in_bounds(self, position: int) -> bool:
-        """Whether index ``position`` is proved inside its extent on this path."""
+    def in_bounds(self, position: int, dimensions: Ranges | None = None) -> bool:
+        """Whether index ``position`` is proved inside its extent on this path.
+
+        ``dimensions`` are the ranges of dynamic extents.
+        """
         extent = self.load.source.ty.shape[position]
         index = self.load.indices[position]
-        return index_in_bounds(index, extent, self.predicates, dict(self.ranges))
+        ranges = dict(self.ranges)
+        for var, (least, greatest) in (dimensions or {}).items():
+            first, count = (
+                tirx.IntImm(str(var.ty.dtype), n) for n in (least, greatest - least + 1)
+            )
+            ranges[var] = Range.from_min_extent(first, count)
+        return index_in_bounds(index, extent, self.predicates, ranges)
 
 
 def guarded_loads(expression: Any) -> Iterator[GuardedLoad]:
@@ -161,6 +171,7 @@ def index_in_bounds(
         for part in _conjuncts(predicate)
         if not _over_floats(part)
     ]
+    conditions += [weaker for c in conditions if (weaker := _at_most(c, ranges)) is not None]
     analyzer = Analyzer()
     for var, bounds in ranges.items():
         analyzer.bind(var, bounds)
@@ -169,6 +180,26 @@ def index_in_bounds(
         return any(_between(analyzer, form, extent) for form in _forms(index, extent))
 
     return bool(_under(analyzer, conditions, prove))
+
+
+def _at_most(condition: Any, ranges: dict[Any, Any]) -> Any | None:
+    """``a < m`` for a condition ``a < n`` where n never exceeds m: the prover needs the constant.
+
+    n may be converted to a type that holds m.
+    """
+    if not isinstance(condition, tirx.LT):
+        return None
+    bound = condition.b
+    var = bound.value if isinstance(bound, tirx.Cast) else bound
+    known = next((span for known, span in ranges.items() if known.same_as(var)), None)
+    if known is None:
+        return None
+    greatest = Analyzer().simplify(known.min + known.extent - 1)
+    dtype = str(bound.ty.dtype)
+    bits = int(dtype.removeprefix("int")) if dtype.startswith("int") else 0
+    if not isinstance(greatest, tirx.IntImm) or greatest.value >= 2 ** max(0, bits - 1):
+        return None
+    return condition.a < tirx.IntImm(dtype, int(greatest.value))
 
 
 def _between(analyzer: Any, index: Any, extent: Any) -> bool:

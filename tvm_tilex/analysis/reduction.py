@@ -55,6 +55,8 @@ class ReductionUpdate:
         return Call(Op.get(self.operator), [state, contribution], ret_ty=state.ty)
 
 
+UNKNOWN_EXTENT = -1
+
 _CALLS = {
     MAXIMUM: "maximum",
     MAXIMUM_PROPAGATE: "maximum",
@@ -63,12 +65,17 @@ _CALLS = {
 }
 
 
-def match_update(loop: Any) -> ReductionUpdate | Decline:
-    """Recognize a marked loop, or say which rule it breaks."""
+def match_update(loop: Any, *, dynamic: bool = False) -> ReductionUpdate | Decline:
+    """Recognize a marked loop, or say which rule it breaks.
+
+    With ``dynamic`` the extent may be an expression; the update's ``extent`` is then
+    :data:`UNKNOWN_EXTENT`.
+    """
     claimed = attrs.annotation(loop, attrs.REDUCTION)
     if loop.kind != tirx.ForKind.SERIAL:
         return Decline("control", "the reduction loop is not serial")
-    if not isinstance(loop.extent, tirx.IntImm) or loop.extent.value <= 0:
+    known = isinstance(loop.extent, tirx.IntImm)
+    if (not known and not dynamic) or (known and loop.extent.value <= 0):
         return Decline("control", f"the extent {loop.extent} is not a positive constant")
     if not isinstance(loop.min, tirx.IntImm) or loop.min.value != 0:
         return Decline("control", f"the loop begins at {loop.min}, not at 0")
@@ -101,7 +108,7 @@ def match_update(loop: Any) -> ReductionUpdate | Decline:
         combiner=combiner,
         operator=operator,
         contribution=contribution,
-        extent=int(loop.extent.value),
+        extent=int(loop.extent.value) if known else UNKNOWN_EXTENT,
         policy=str(attrs.annotation(loop, attrs.POLICY)),
         value=int(attrs.annotation(loop, attrs.VALUE) or 0),
     )

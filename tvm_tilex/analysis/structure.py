@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.analysis.dimensions import Ranges, extent_range
 from tvm_tilex.analysis.reduction import ReductionUpdate, match_update
 from tvm_tilex.analysis.statements import Decline, foreign_statement, other_statement
 from tvm_tilex.ir.ops import ReductionPolicy
@@ -135,9 +136,13 @@ Node = Allocate | Replicated | ReductionLoop | OrderedLoop | Domain | Enclosing
 
 @dataclass(frozen=True)
 class RowProgram:
-    """A root loop over ``programs`` independent programs and what each of them does."""
+    """A root loop over independent programs and what each of them does.
+
+    There are ``least_programs`` to ``programs`` of them: a count that is known at launch.
+    """
 
     root: Any
+    least_programs: int
     programs: int
     body: tuple[Node, ...]
 
@@ -167,14 +172,18 @@ def statements_of(body: Any) -> list[Any]:
     return [inner for statement in body.seq for inner in statements_of(statement)]
 
 
-def read_row_program(root: Any) -> RowProgram | Decline:
-    """Read a root loop, or say which rule its first unreadable statement breaks."""
-    if not isinstance(root.extent, tirx.IntImm):
-        return Decline("execution nesting", f"the number of programs {root.extent} is not static")
+def read_row_program(root: Any, ranges: Ranges | None = None) -> RowProgram | Decline:
+    """Read a root loop, or say which rule its first unreadable statement breaks.
+
+    ``ranges`` are those of the function's dynamic extents.
+    """
+    counted = extent_range(root.extent, ranges or {})
+    if counted is None:
+        return Decline("execution nesting", f"the number of programs {root.extent} has no range")
     body = _read(root.body)
     if isinstance(body, Decline):
         return body
-    return RowProgram(root, int(root.extent.value), body)
+    return RowProgram(root, *counted, body)
 
 
 def _read(body: Any) -> tuple[Node, ...] | Decline:

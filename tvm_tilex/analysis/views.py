@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.buffers import BufferUses
+from tvm_tilex.analysis.dimensions import Ranges
 from tvm_tilex.analysis.guards import GuardedLoad, guarded_loads, statement_loads
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import is_repartition
@@ -66,9 +67,16 @@ class Snapshot:
 
 
 def find_snapshot(
-    body: list[Any], position: int, uses: dict[Any, BufferUses], root: Any
+    body: list[Any],
+    position: int,
+    uses: dict[Any, BufferUses],
+    root: Any,
+    dimensions: Ranges | None = None,
 ) -> Snapshot | str:
-    """Examine statement ``position`` of a root loop's body; the text says why it stays."""
+    """Examine statement ``position`` of a root loop's body; the text says why it stays.
+
+    ``dimensions`` are the ranges of the function's dynamic extents.
+    """
     loops, store = _domain(body[position])
     if store is None or store.buffer.scope() != "local":
         return "not the definition of a local buffer"
@@ -91,7 +99,7 @@ def find_snapshot(
                 if not load.load.source.same_as(buffer):
                     continue
                 found += 1
-                if not _proved(load):
+                if not _proved(load, dimensions):
                     return f"{buffer.name} is read at {load.load}, not proved in bounds there"
     except LookupError as error:
         return f"{buffer.name}: a {error} statement may read it"
@@ -100,8 +108,8 @@ def find_snapshot(
     return Snapshot(buffer, position, variables, store.value)
 
 
-def _proved(load: GuardedLoad) -> bool:
-    return all(load.in_bounds(position) for position in range(len(load.load.indices)))
+def _proved(load: GuardedLoad, dimensions: Ranges | None) -> bool:
+    return all(load.in_bounds(position, dimensions) for position in range(len(load.load.indices)))
 
 
 def _range(loop: Any) -> Any:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.ir.types import dtype_of
-from tvm_tilex.tirx.compat import Call, IRModule, Op, Var, ir, structural_walk, tirx
+from tvm_tilex.tirx.compat import (
+    Analyzer,
+    Call,
+    IRModule,
+    Op,
+    Var,
+    ir,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
-__all__ = ["DeviceArtifact", "KernelLaunch", "SplitRecorder", "device_launches"]
+__all__ = ["DeviceArtifact", "KernelLaunch", "SplitRecorder", "device_launches", "launches_at"]
 
 _DIMENSIONS = ("x", "y", "z")
 
@@ -38,12 +49,21 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class DeviceArtifact:
-    """Device source with its launches, in order; empty where no program runs."""
+    """Device source with its launches, in order; empty where no program runs.
+
+    Launches of a kernel with dynamic extents depend on them: ``launches`` is empty, and
+    :meth:`launches_at` gives them.
+    """
 
     kind: str
     source: str
     launches: tuple[KernelLaunch, ...]
     requires_precise_math: bool
+    bind: Callable[[Mapping[str, int]], tuple[KernelLaunch, ...]] | None = None
+
+    def launches_at(self, dimensions: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
+        """The launches for values of the dynamic extents, by name, within their ranges."""
+        return self.launches if self.bind is None else self.bind(dimensions)
 
 
 @ir.instrument.pass_instrument
@@ -67,13 +87,58 @@ def device_launches(split: IRModule, function: str) -> tuple[KernelLaunch, ...]:
     LoweringError
         If a launch extent is not a constant or an argument is not a parameter's buffer.
     """
+    return _launches(split, split[function].body)
+
+
+def launches_at(
+    split: IRModule, function: str, dimensions: Mapping[str, int]
+) -> tuple[KernelLaunch, ...]:
+    """Launches that the host function makes where its dynamic extents have these values.
+
+    Raises
+    ------
+    LoweringError
+        As :func:`device_launches`, or if an extent has no value or one outside its range.
+    """
+    host = split[function]
+    values = {
+        extent: tirx.IntImm(str(extent.ty.dtype), dimensions[extent.name])
+        for parameter in host.params
+        for extent in getattr(parameter.ty, "shape", ())
+        if isinstance(extent, Var) and extent.name in dimensions
+    }
+    body = structural_map(host.body, (Var, lambda var: values.get(var, var)), order="post")
+    return tuple(launch for part in _reached(body) for launch in _launches(split, part))
+
+
+def _reached(statement: Any) -> Iterator[Any]:
+    """The parts of a host function without variables that run."""
+    if isinstance(statement, tirx.SeqStmt):
+        for part in statement.seq:
+            yield from _reached(part)
+    elif isinstance(statement, (tirx.IfThenElse, tirx.AssertStmt)):
+        holds = Analyzer().simplify(statement.condition)
+        if not isinstance(holds, tirx.IntImm):
+            raise LoweringError(f"the launch depends on {holds}, which has no value")
+        if isinstance(statement, tirx.AssertStmt):
+            if not holds.value:
+                raise LoweringError("".join(part.value for part in statement.message_parts))
+        elif holds.value:
+            yield from _reached(statement.then_case)
+        elif statement.else_case is not None:
+            yield from _reached(statement.else_case)
+    else:
+        yield statement
+
+
+def _launches(split: IRModule, host: Any) -> tuple[KernelLaunch, ...]:
     calls: list[Any] = []
 
     def visit(call: Call) -> None:
         if isinstance(call.op, Op) and call.op.name == "tirx.call_ffi_kernel":
             calls.append(call)
 
-    structural_walk(split[function].body, (Call, visit))
+    structural_walk(host, (Call, visit))
     return tuple(_launch(split, call) for call in calls)
 
 
@@ -86,7 +151,9 @@ def _launch(split: IRModule, call: Any) -> KernelLaunch:
     for argument in call.args[1 : 1 + count]:
         if isinstance(argument, Call) and isinstance(argument.args[0], Var):
             buffers.append(str(argument.args[0].name))
-        elif isinstance(argument, (tirx.IntImm, tirx.FloatImm)):
+            continue
+        argument = Analyzer().simplify(argument)
+        if isinstance(argument, (tirx.IntImm, tirx.FloatImm)):
             scalars.append(argument.value)
         else:
             raise LoweringError(f"{entry}: launch argument {argument} is no parameter's buffer")
@@ -106,6 +173,7 @@ def _extents(entry: str, extents: dict[str, Any], prefix: str) -> tuple[int, int
     found = []
     for dimension in _DIMENSIONS:
         extent = extents.get(f"{prefix}.{dimension}", tirx.IntImm("int32", 1))
+        extent = Analyzer().simplify(extent)
         if not isinstance(extent, tirx.IntImm):
             raise LoweringError(f"{entry}: {prefix}.{dimension} has the extent {extent}")
         found.append(int(extent.value))

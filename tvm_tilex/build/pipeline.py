@@ -38,6 +38,7 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
         transform.MapGroups(target, threads=min(256, limit)),
+        transform.PadDimensions(),
         transform.ForwardViews(target.kind.name == "cuda" if keep_views is None else keep_views),
         transform.ProveReductions(target),
         transform.PlanGroups(target),
@@ -81,7 +82,8 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
     def pipeline(mod: IRModule, ctx: Any) -> IRModule:
         target = _target(mod)
         own, foreign = _divided(mod)
-        own = tvm.ir.transform.Sequential(realization(target), name="tilex.Realize")(own)
+        realized = [*realization(target), transform.GuardDimensions()]
+        own = tvm.ir.transform.Sequential(realized, name="tilex.Realize")(own)
         own = tvm.ir.transform.Sequential(tvm_lowering(target.kind.name), name="tilex.Lower")(own)
         whole = own
         if foreign is not None:

@@ -12,7 +12,14 @@ from tvm_tilex.ir.program import Coordinate, Load, Program, Store, View
 from tvm_tilex.ir.types import Axis
 from tvm_tilex.ir.walk import walk
 
-__all__ = ["bind_shapes", "dimensions_of", "fixed_index", "restrict", "tile_dimensions"]
+__all__ = [
+    "bind_shapes",
+    "dimensions_of",
+    "fixed_index",
+    "fixed_views",
+    "restrict",
+    "tile_dimensions",
+]
 
 
 def dimensions_of(views: Iterable[View]) -> tuple[Dimension, ...]:
@@ -77,6 +84,11 @@ def bind_shapes(
                     f"{first.name!r}"
                 )
     return {name: value for name, (value, _) in found.items()}
+
+
+def fixed_views(views: Sequence[View], extents: Mapping[str, Extent]) -> tuple[View, ...]:
+    """The views with these dimensions fixed to integers or given other ranges."""
+    return tuple(_restricted(tuple(views), extents))
 
 
 def restrict(program: Program, extents: Mapping[str, Extent]) -> Program:

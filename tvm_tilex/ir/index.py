@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from tvm_tilex.errors import CaptureError, ShapeError
-from tvm_tilex.support.srcloc import caller_location
+from tvm_tilex.support.srcloc import asked_by_user, caller_location
 
 __all__ = [
     "INDEX_OPERATORS",
@@ -141,11 +141,12 @@ class ProgramCoordinate:
         return f"n{self.nest}.{self.dimension}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dimension(IndexArithmetic):
     """The extent of a dimension that is known when a kernel is launched, ``minimum..maximum``.
 
-    Equal to no integer, though every launch gives it one value.
+    Within this package it equals no integer; a kernel's body must not ask, since a branch on the
+    answer would be wrong for some launch.
 
     Raises
     ------
@@ -180,6 +181,17 @@ class Dimension(IndexArithmetic):
 
     def __str__(self) -> str:
         return self.name
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.minimum, self.maximum))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dimension):
+            mine = (self.name, self.minimum, self.maximum)
+            return mine == (other.name, other.minimum, other.maximum)
+        if isinstance(other, (int, float)) and asked_by_user():
+            self._refuse()
+        return NotImplemented
 
     def _node(self) -> Index:
         return self

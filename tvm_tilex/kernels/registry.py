@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tvm_tilex import kernels
 from tvm_tilex.errors import ShapeError
+from tvm_tilex.ir.index import Extent, most
 from tvm_tilex.ir.program import ViewAccess
 from tvm_tilex.ir.types import DType, dtype_of
 from tvm_tilex.kernels import gradient_oracles, gradients, oracles
@@ -68,9 +69,11 @@ class KernelEntry:
         return tuple(i for i, view in enumerate(views) if view.access is not ViewAccess.read)
 
     def specs(
-        self, rows: int, columns: int, dtype: str | DType = "float32"
+        self, rows: Extent, columns: Extent, dtype: str | DType = "float32"
     ) -> tuple[TensorSpec, ...]:
         """Argument types for P = ``rows``, N = ``columns`` and one storage type.
+
+        Either may be dynamic (:func:`tvm_tilex.dynamic`).
 
         Raises
         ------
@@ -79,7 +82,7 @@ class KernelEntry:
         DTypeError
             If the language has no such element type.
         """
-        if rows < 0 or columns < 1:
+        if most(rows) < 0 or most(columns) < 1:
             raise ShapeError(f"{self.name}: {rows}x{columns} is no shape of P >= 0 by N >= 1")
         storage, blocks = dtype_of(dtype), -(-rows // ROWS_PER_BLOCK)
         extents = {"rows": rows, "columns": columns, "blocks": blocks}

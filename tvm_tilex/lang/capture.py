@@ -189,14 +189,26 @@ class Capture:
                 for values in _ends(self.views):
                     self._require_written(view, values)
 
+    def stored_spans(self, view: View, values: dict[str, int]) -> list[tuple[float, float]]:
+        """First and last index that is stored of each dimension; (inf, -inf) where nothing is.
+
+        ``values`` are those of the dynamic extents, by name.
+        """
+        regions = [region.spans(values) for region in self.stored.get(view.name, [])]
+        return [
+            (
+                min((spans[d][0] for spans in regions), default=math.inf),
+                max((spans[d][1] for spans in regions), default=-math.inf),
+            )
+            for d in range(len(view.shape))
+        ]
+
     def _require_written(self, view: View, values: dict[str, int]) -> None:
         shape = tuple(_at(extent, values) for extent in view.shape)
         if 0 in shape:
             return
-        regions = [region.spans(values) for region in self.stored.get(view.name, [])]
-        for dimension, extent in enumerate(shape):
-            low = min((spans[dimension][0] for spans in regions), default=math.inf)
-            high = max((spans[dimension][1] for spans in regions), default=-math.inf)
+        spans = self.stored_spans(view, values)
+        for dimension, (extent, (low, high)) in enumerate(zip(shape, spans, strict=True)):
             if low <= 0 and high >= extent - 1:
                 continue
             span = f"only {low} to {high}" if low <= high else "nothing"

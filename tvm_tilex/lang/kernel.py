@@ -107,6 +107,7 @@ class TileKernel:
         self.function = function
         self.name = function.__name__
         self.artifacts: dict[Any, Any] = {}  # compiled for the argument types seen so far
+        self.rows: dict[Any, Any] = {}  # which extents of such calls count programs
         self.launches: dict[Any, Callable[[Sequence[Any]], bool]] = {}  # short ways of artifacts
         self._environment: Environment | None = None
         self.location = SourceLocation(

@@ -12,8 +12,10 @@ from tvm_tilex.ir import (
     BoundsPolicy,
     Constant,
     Coordinate,
+    Dimension,
     DType,
     Elementwise,
+    Extent,
     Full,
     Gather,
     Load,
@@ -22,6 +24,7 @@ from tvm_tilex.ir import (
     Repartition,
     Store,
     Value,
+    most,
 )
 from tvm_tilex.ir.program import Definition
 from tvm_tilex.ir.types import DTYPES
@@ -148,13 +151,20 @@ class BodyLowering:
         dtype = definition.index.type.dtype
         if dtype.kind == "uint":  # its literals are not safe in TVM's simplifier
             index, dtype = tirx.Cast("int32", index), DTYPES["int32"]
-        inside = tirx.all(index >= constant(0, dtype), index < constant(axis.extent, dtype))
+        inside = tirx.all(index >= constant(0, dtype), index < self._bound(axis.extent, dtype))
         if dtype.name != self.space.dtype:
             index = tirx.Cast(self.space.dtype, index)
         there = {**at, axis.name: index}
         inside = conjunction(inside, self.active(definition.source, there))
         fill = constant(definition.fill, definition.result.type.dtype)
         return tirx.if_then_else(inside, self.expression(definition.source, there), fill)
+
+    def _bound(self, extent: Extent, dtype: DType) -> Any:
+        """An extent in the type of an index that is compared with it."""
+        if not isinstance(extent, Dimension):
+            return constant(extent, dtype)
+        bound = self.space.extent(extent)
+        return bound if dtype.name == self.space.dtype else tirx.Cast(dtype.name, bound)
 
     # Statements
 
@@ -189,7 +199,8 @@ class BodyLowering:
     def allocate(self, value: Value, name: str) -> Any:
         """Allocate program-private storage for ``value`` and make it readable."""
         axes = value.type.axes
-        buffer = self.local([axis.extent for axis in axes if axis.extent != 1] or [1], value, name)
+        shape = [most(axis.extent) for axis in axes if axis.extent != 1]
+        buffer = self.local(shape or [1], value, name)
         self.places[value.number] = lambda at: buffer[tuple(self.slots(axes, at))]
         return buffer
 
@@ -236,7 +247,7 @@ class BodyLowering:
                 continue
             annotations = dict(marks) if marks and axis is outermost else None
             loop = T.serial(
-                self.space.integer(0), self.space.integer(axis.extent), annotations=annotations
+                self.space.integer(0), self.space.extent(axis.extent), annotations=annotations
             )
             at[axis.name] = compat.name(axis.name, stack.enter_context(loop))
         return at

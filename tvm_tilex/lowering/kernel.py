@@ -8,6 +8,8 @@ from typing import Any
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.ir import (
     Binding,
+    Dimension,
+    Extent,
     Group,
     Parallel,
     Program,
@@ -15,6 +17,7 @@ from tvm_tilex.ir import (
     Statement,
     Store,
 )
+from tvm_tilex.ir.dimensions import dimensions_of
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering.access import IndexSpace
 from tvm_tilex.lowering.body import BodyLowering
@@ -42,7 +45,9 @@ def lower_program(
 
     Each root nest becomes one ``T.parallel`` loop over the row-major linear program number; the
     named coordinates are recovered by division. Buffers ask for no more alignment than their
-    element, since views may begin anywhere. Indices are 32-bit unless an extent passes 2**31.
+    element, since views may begin anywhere. Indices are 32-bit unless an extent passes 2**31 or is
+    dynamic. A dynamic extent is an int64 variable of the parameters' shapes, whose range is the
+    attribute ``tilex.dimensions``: the launch is guarded by it.
 
     Raises
     ------
@@ -55,6 +60,8 @@ def lower_program(
     with IRBuilder() as ib, T.prim_func(s_tir=True):
         T.func_name(program.name)
         T.func_attr(_attributes(program, noalias))
+        for dimension in dimensions_of(program.views):
+            space.dimensions[dimension.name] = compat.name(dimension.name, T.int64())
         views = {view.name: _parameter(view, space) for view in program.views}
         shared = shared_values(program, materialization, noalias=noalias)
         body = BodyLowering(program, views, space, shared)
@@ -75,6 +82,9 @@ def _attributes(program: Program, noalias: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"global_symbol": program.name, attrs.STAGE: "reference"}
     if noalias:
         found["tirx.noalias"] = True
+    dynamic = dimensions_of(program.views)
+    if dynamic:
+        found[attrs.DIMENSIONS] = {d.name: [d.minimum, d.maximum] for d in dynamic}
     reductions = [s for s in walk(program) if isinstance(s, Reduce)]
     if any(s.policy.ordered or s.nan.value == "propagate" for s in reductions):
         found[attrs.PRECISE] = True
@@ -83,11 +93,14 @@ def _attributes(program: Program, noalias: bool) -> dict[str, Any]:
 
 def _index_dtype(program: Program) -> str:
     for view in program.views:
-        extents = [extent for extent in view.shape if extent]
+        # A dynamic extent is no longer than memory; it may be 0.
+        extents = [extent for extent in view.shape if isinstance(extent, int) and extent]
         if math.prod(extents) * view.dtype.bytes >= _INT64_LIMIT:
             raise LoweringError(
                 f"{program.name}: {view.name!r} {view.shape} has 2**63 bytes or more"
             )
+    if dimensions_of(program.views):
+        return "int64"
     sizes = [math.prod(view.shape) for view in program.views]
     sizes += [
         math.prod(axis.extent for axis in s.axes) for s in walk(program) if isinstance(s, Parallel)
@@ -96,7 +109,7 @@ def _index_dtype(program: Program) -> str:
 
 
 def _parameter(view: Any, space: IndexSpace) -> Any:
-    shape = tuple(map(space.integer, view.shape))
+    shape = tuple(map(space.extent, view.shape))
     return T.arg(view.name, T.buffer(shape, view.dtype.name, align=view.dtype.bytes))
 
 
@@ -106,18 +119,24 @@ def _root(body: BodyLowering, nest: Parallel) -> None:
     if nest.binding is not Binding.auto:
         annotations[attrs.BINDING] = nest.binding.value
     for group in (s for s in nest.body if isinstance(s, Group)):
+        if any(isinstance(axis.extent, Dimension) for axis in group.axes):
+            raise LoweringError(
+                f"{body.program.name}: a cooperative group over a dynamic extent has no "
+                "realization; compile it for a fixed one",
+                location=group.location,
+            )
         annotations[attrs.GROUP] = math.prod(axis.extent for axis in group.axes)
         private = private_names(group)
         if private:
             annotations[attrs.PRIVATE] = ",".join(private)
-    count = space.integer(math.prod(axis.extent for axis in nest.axes))
+    count = space.product([axis.extent for axis in nest.axes])
     with T.parallel(space.integer(0), count, annotations=annotations) as program:
         _run(body, nest, compat.name("program", program))
 
 
 def _nested(body: BodyLowering, nest: Parallel) -> None:
     space = body.space
-    count = space.integer(math.prod(axis.extent for axis in nest.axes))
+    count = space.product([axis.extent for axis in nest.axes])
     annotations = {attrs.NESTED: nest.nest}
     with T.serial(space.integer(0), count, annotations=annotations) as program:
         _run(body, nest, compat.name("inner", program))
@@ -126,14 +145,14 @@ def _nested(body: BodyLowering, nest: Parallel) -> None:
 def _run(body: BodyLowering, nest: Parallel, program: Any) -> None:
     """Recover the named coordinates from the linear program number and lower the body."""
     space = body.space
-    rest = math.prod(axis.extent for axis in nest.axes)
     for dimension, axis in enumerate(nest.axes):
-        rest //= max(1, axis.extent)
+        # An empty nest runs no program; its coordinates must only be well formed.
+        rest = space.product([_positive(inner.extent) for inner in nest.axes[dimension + 1 :]])
         coordinate = program
-        if rest > 1:
-            coordinate = tirx.floordiv(program, space.integer(rest))
+        if not isinstance(rest, tirx.IntImm) or rest.value > 1:
+            coordinate = tirx.floordiv(program, rest)
         if dimension > 0:
-            coordinate = tirx.floormod(coordinate, space.integer(max(1, axis.extent)))
+            coordinate = tirx.floormod(coordinate, space.extent(_positive(axis.extent)))
         space.coordinates[nest.nest, dimension] = coordinate
         space.extents[nest.nest, dimension] = axis.extent
     for statement in nest.body:
@@ -141,6 +160,10 @@ def _run(body: BodyLowering, nest: Parallel, program: Any) -> None:
             GroupLowering(body).lower(statement)
         else:
             _statement(body, statement)
+
+
+def _positive(extent: Extent) -> Extent:
+    return extent if isinstance(extent, Dimension) else max(1, extent)
 
 
 def _statement(body: BodyLowering, statement: Statement) -> None:

@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from tvm_tilex.ir import Reduce, ReductionPolicy
+from tvm_tilex.ir import Dimension, Extent, Reduce, ReductionPolicy, most
 from tvm_tilex.ir.program import state_dtype
 from tvm_tilex.lowering.body import BodyLowering, Coordinates
 from tvm_tilex.lowering.elementwise import combine
@@ -49,7 +49,7 @@ def lower_reduce(body: BodyLowering, reduce: Reduce) -> None:
         body.places[reduce.result.number] = lambda _: current()
         return
     storage = body.local(
-        [axis.extent for axis in result.axes if axis.extent != 1],
+        [most(axis.extent) for axis in result.axes if axis.extent != 1],
         reduce.result,
         f"tile{reduce.result.number}",
     )
@@ -71,7 +71,7 @@ def fold(body: BodyLowering, reduce: Reduce, carry: Any, at: Coordinates) -> Non
     T.buffer_store(carry, constant(reduce.combiner.identity(state), state), [zero])
     with _reduction_loop(body, reduce) as position:
         if reduce.policy is ReductionPolicy.fold_right:
-            position = body.space.integer(reduce.axis.extent - 1) - position
+            position = _last(body, reduce.axis.extent) - position
             value = operation(_contribution(body, reduce, at, position), carry[(zero,)])
         else:
             value = operation(carry[(zero,)], _contribution(body, reduce, at, position))
@@ -85,7 +85,7 @@ def _reduction_loop(body: BodyLowering, reduce: Reduce) -> Any:
         attrs.POLICY: reduce.policy.value,
         attrs.VALUE: reduce.result.number,
     }
-    extent = body.space.integer(reduce.axis.extent)
+    extent = body.space.extent(reduce.axis.extent)
     with T.serial(body.space.integer(0), extent, annotations=annotations) as position:
         yield compat.name(reduce.axis.name, position)
 
@@ -117,8 +117,7 @@ def _ordered_tree(
     end the subtrees left over combine from the smallest to the largest. That is the tree which
     splits at the largest power of two below the length.
     """
-    extent = reduce.axis.extent
-    levels = extent.bit_length()
+    levels = most(reduce.axis.extent).bit_length()
     integer, zero = body.space.integer, body.space.integer(0)
     dtype = state_dtype(reduce.source.type.dtype).name
     subtrees = body.local([levels], reduce.result, f"subtrees{reduce.result.number}", dtype)
@@ -137,7 +136,36 @@ def _ordered_tree(
             here = tirx.floormod(position + integer(1), size)
             with T.If(tirx.EQ(here, tirx.shift_left(integer(1), level))), T.Then():
                 T.buffer_store(subtrees, carry[(zero,)], [level])
-    left_over = [level for level in range(levels) if extent >> level & 1]
+    if isinstance(reduce.axis.extent, Dimension):
+        _left_over(body, reduce.axis.extent, carry, subtrees, operation)
+        return
+    left_over = [level for level in range(levels) if reduce.axis.extent >> level & 1]
     T.buffer_store(carry, subtrees[(integer(left_over[0]),)], [zero])
     for level in left_over[1:]:
         T.buffer_store(carry, operation(subtrees[(integer(level),)], carry[(zero,)]), [zero])
+
+
+def _left_over(
+    body: BodyLowering,
+    extent: Dimension,
+    carry: Any,
+    subtrees: Any,
+    operation: Callable[[Any, Any], Any],
+) -> None:
+    """Combine the subtrees that a length known at launch leaves: one for each bit set in it."""
+    integer, zero, length = body.space.integer, body.space.integer(0), body.space.extent(extent)
+    for level in range(extent.maximum.bit_length()):
+        subtree = subtrees[(integer(level),)]
+        smaller = tirx.floormod(length, integer(1 << level))
+        present = tirx.floormod(tirx.floordiv(length, integer(1 << level)), integer(2))
+        combined = operation(subtree, carry[(zero,)])
+        found = tirx.if_then_else(tirx.EQ(smaller, zero), subtree, combined)
+        kept = tirx.if_then_else(tirx.EQ(present, integer(1)), found, carry[(zero,)])
+        T.buffer_store(carry, kept, [zero])
+
+
+def _last(body: BodyLowering, extent: Extent) -> Any:
+    """The last position, folded where it is known."""
+    if isinstance(extent, Dimension):
+        return body.space.extent(extent) - body.space.integer(1)
+    return body.space.integer(extent - 1)

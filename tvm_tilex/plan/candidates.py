@@ -81,9 +81,9 @@ def _groups(
         yield subgroups, 1
 
 
-def replays(subgroups: int, packed: int, programs: int) -> bool:
-    """Whether inactive programs of the last group repeat the last valid one (spec 4.3)."""
-    return subgroups > 1 and programs % packed != 0
+def replays(subgroups: int, packed: int, facts: ProgramFacts) -> bool:
+    """Whether inactive programs of the last group may repeat the last valid one (spec 4.3)."""
+    return subgroups > 1 and not facts.fills(packed)
 
 
 def rejection(
@@ -117,7 +117,7 @@ def rejection(
         )
     if not shape.independent and not facts.unit_enclosing:
         return "a reduction stands in a repeated loop: its partials could race"
-    if replays(subgroups, packed, facts.programs) and facts.reads_what_it_writes:
+    if replays(subgroups, packed, facts) and facts.reads_what_it_writes:
         return "a packed tail replays the last row, whose elements its owner overwrites"
     groups = -(-facts.programs // packed) * blocks
     if groups > MAX_GRID:

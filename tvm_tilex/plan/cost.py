@@ -15,6 +15,7 @@ __all__ = [
     "AnalyticCost",
     "CostFacts",
     "CostPolicy",
+    "LatencyCost",
     "OccupancyCost",
     "ServiceCost",
     "cost_policy",
@@ -85,6 +86,28 @@ class ServiceCost:
         return self.analytic(facts) + (reads + writes) / threads
 
 
+@dataclass(frozen=True)
+class LatencyCost:
+    """The longest path of one program, for launches of fewer programs than the device has cores.
+
+    ``rounds * max(1, threads / issue) + |R| * (steps + [S > 1] * (steps + barrier))``: a worker's
+    elements one after the other, slower where a threadgroup has more threads than a core issues at
+    once; then the exchange of each reduction, a tree of ``steps`` over the lanes and, between SIMD
+    groups, a barrier and a second tree. In operations of one thread; not fitted to a device.
+    """
+
+    issue: float = 512.0
+    steps: float = 5.0
+    barrier: float = 4.0
+
+    def __call__(self, facts: CostFacts) -> float:
+        """Return the score."""
+        threads = facts.workers * facts.programs_per_group
+        between = (self.steps + self.barrier) * (facts.subgroups > 1)
+        exchange = facts.reductions * (self.steps + between)
+        return facts.rounds * max(1.0, threads / self.issue) + exchange
+
+
 Factory = Callable[[], CostPolicy]
 
 
@@ -94,6 +117,7 @@ _POLICIES: dict[tuple[str, str | None], Factory] = {
     ("default", "cuda"): OccupancyCost,
     ("analytic", None): AnalyticCost,
     ("occupancy", None): OccupancyCost,
+    ("latency", None): LatencyCost,
     ("service", None): ServiceCost,
 }
 

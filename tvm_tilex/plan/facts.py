@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 __all__ = ["ProgramFacts", "Request", "TargetFacts"]
 
+# What many programs are taken to be where their number is known at launch: enough that a GPU is
+# full for several waves, as batches of tokens are.
+TYPICAL_PROGRAMS = 4096
+
 
 @dataclass(frozen=True)
 class ProgramFacts:
     """Facts of one root loop, proved by analysis.
 
-    ``programs`` is P; ``reductions`` N_r and ``kinds`` the combiner of each collective reduction;
+    ``programs`` is P, or the most where the count is known at launch, and ``least_programs`` then
+    the least; None where it is P.
+    ``reductions`` N_r and ``kinds`` the combiner of each collective reduction;
     ``domains`` I_d of each distributed element domain; ``stripes`` the element count of each
     local buffer that becomes a worker-private stripe. ``unit_enclosing`` says that no reduction
     stands in a repeated loop, without which partials of two iterations could race;
@@ -40,6 +46,19 @@ class ProgramFacts:
     repartitions: tuple[int, ...] = ()
     live_stripes: tuple[tuple[int, ...], ...] = ()
     bytes: int = 0
+    least_programs: int | None = None
+
+    @property
+    def typical_programs(self) -> int:
+        """The number of programs that a cost is judged for; P where it is known."""
+        if self.least_programs in (None, self.programs):
+            return self.programs
+        return min(self.programs, max(self.least_programs or 0, TYPICAL_PROGRAMS))
+
+    def fills(self, packed: int) -> bool:
+        """Whether groups of ``packed`` programs are full for certain."""
+        known = self.least_programs in (None, self.programs)
+        return packed == 1 or (known and self.programs % packed == 0)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ class GroupPlan:
     belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program.
     ``blocks`` counts all threadgroups of the launch. ``stripes`` are the private scalars of each
     striped buffer, in order; ``repartitions`` the elements of each tile that the source places
-    anew.
+    anew. ``programs`` and ``blocks`` are the most where the count is known at launch,
+    ``least_programs`` the least.
     """
 
     programs: int
@@ -72,10 +73,32 @@ class GroupPlan:
             self.blocks_per_program,
         )
 
+    least_programs: int | None = None
+
     @property
     def workers(self) -> int:
         """W, the workers of one program."""
         return self.lanes * self.reduction_subgroups_per_program * self.blocks_per_program
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the number of programs is known at launch only."""
+        return self.least_programs not in (None, self.programs)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last threadgroup may hold fewer programs than the others."""
+        if self.programs_per_group == 1:
+            return False
+        return self.dynamic or self.programs % self.programs_per_group != 0
+
+    @property
+    def _groups(self) -> str:
+        if not self.dynamic:
+            return str(self.blocks)
+        if self.blocks_per_program > 1:
+            return f"{self.blocks_per_program}*P"
+        return f"ceil(P/{self.programs_per_group})" if self.ragged else "P"
 
     def to_json(self) -> str:
         """Stable text of the whole record."""
@@ -97,7 +120,7 @@ class GroupPlan:
         return (
             f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
             f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
-            f"{self.blocks} threadgroups of {self.threads} threads{self._clustered}, "
+            f"{self._groups} threadgroups of {self.threads} threads{self._clustered}, "
             f"{self.shared_bytes} shared bytes, {self.stripe_scalars} private scalars, "
             f"{self.barrier_sites} barriers, {repartitions}score {self.score:g}"
         )

@@ -85,7 +85,8 @@ def cost_facts(
     """What a policy is told of a candidate."""
     subgroups, packed, elements, blocks = MapShape(*shape)
     workers = target.lanes * subgroups * blocks
-    groups = -(-facts.programs // packed)
+    programs = facts.typical_programs
+    groups = -(-programs // packed)
     work = rounds(facts, workers, elements)
     useful = sum(facts.domains) + sum(facts.reductions)
     return CostFacts(
@@ -108,8 +109,8 @@ def cost_facts(
         bytes=facts.bytes,
         repartitioned=sum(facts.repartitions),
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
-        read_slots=groups * packed if subgroups > 1 else facts.programs,
-        write_slots=facts.programs,
+        read_slots=groups * packed if subgroups > 1 else programs,
+        write_slots=programs,
     )
 
 
@@ -121,6 +122,7 @@ def _plan(
     assert best.score is not None
     return GroupPlan(
         programs=facts.programs,
+        least_programs=facts.least_programs,
         reduction_subgroups_per_program=subgroups,
         programs_per_group=packed,
         lane_elements=elements,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvm_tilex.errors import ArgumentError
+from tvm_tilex.ir.index import Dimension
 from tvm_tilex.ir.program import View, ViewAccess
 from tvm_tilex.support.srcloc import caller_location
 
@@ -215,7 +216,8 @@ def check_argument(kernel: str, view: View, argument: Argument) -> None:
     where = f"{kernel}: argument {view.name!r}"
     if argument.dtype != view.dtype.name:
         raise ArgumentError(f"{where} is {argument.dtype}; the kernel takes {view.dtype}")
-    if argument.shape != view.shape:
+    dynamic = any(isinstance(extent, Dimension) for extent in view.shape)
+    if not dynamic and argument.shape != view.shape:  # dynamic ones are bound together
         raise ArgumentError(
             f"{where} has shape {argument.shape}; the kernel was compiled for {view.shape}"
         )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
+from tvm_tilex.build.schedule import Variant
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import (
     BoundsPolicy,
+    Dimension,
     Load,
     Parallel,
     Program,
@@ -22,6 +24,7 @@ from tvm_tilex.ir import (
     Store,
     ViewAccess,
 )
+from tvm_tilex.ir.dimensions import bind_shapes, dimensions_of, fixed_views
 from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering import SharedTileMaterialization
 from tvm_tilex.plan.cooperative import CooperativePlan
@@ -52,8 +55,9 @@ class Artifact:
     """A compiled kernel with every stage of its making; called like the kernel.
 
     ``tile_ir`` is the captured program, ``tirx`` the reference module, ``scheduled`` the module
-    after this package's passes, ``module`` TVM's executable. ``proof`` and ``plan`` are None where
-    the reference map is used. ``tuned`` says which stored winner the options are from, if any.
+    after this package's passes, ``module`` TVM's executable. ``variants`` has one realization, or
+    for dynamic extents one for each of their classes: the launch chooses. ``tuned`` says which
+    stored winner the options are from, if any.
     """
 
     name: str
@@ -64,15 +68,28 @@ class Artifact:
     tirx: IRModule
     scheduled: IRModule
     module: Any
-    proof: ProofRecord | None = None
-    plan: GroupPlan | None = None
-    group_plans: tuple[CooperativePlan, ...] = ()
+    variants: tuple[Variant, ...]
     device: DeviceArtifact | None = None
     text_only: bool = False
     tuned: str | None = None
     recompile: Callable[[CompileOptions], Artifact] | None = field(
         default=None, compare=False, repr=False
     )
+
+    @property
+    def proof(self) -> ProofRecord | None:
+        """Verdicts of the admission table for the greatest extents; None if not considered."""
+        return self.variants[-1].proof
+
+    @property
+    def plan(self) -> GroupPlan | None:
+        """The plan for the greatest extents; None where the reference map is used."""
+        return self.variants[-1].plan
+
+    @property
+    def group_plans(self) -> tuple[CooperativePlan, ...]:
+        """The plans of the cooperative groups, in order."""
+        return self.variants[-1].group_plans
 
     @functools.cached_property
     def source(self) -> str:
@@ -107,7 +124,7 @@ class Artifact:
         declined = self.proof.declined
         if declined is not None:
             return f"{declined.name}: {declined.reason}"
-        return str(self.scheduled[self.name].attrs[attrs.PLAN_REFUSAL])
+        return self.variants[-1].refusal
 
     @property
     def _not_considered(self) -> str | None:
@@ -139,10 +156,43 @@ class Artifact:
             )
 
     @functools.cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """The dynamic extents: names and ranges."""
+        return dimensions_of(self.tile_ir.views)
+
+    @functools.cached_property
     def empty(self) -> bool:
-        """Whether no program runs at all."""
+        """Whether no program runs at all, whatever the dynamic extents are."""
+        return self._empty_at({})
+
+    def _empty_at(self, values: Mapping[str, int]) -> bool:
+        """Whether no program runs for these values of the dynamic extents."""
         roots = [s for s in self.tile_ir.body if isinstance(s, Parallel)]
-        return all(any(axis.extent == 0 for axis in root.axes) for root in roots)
+        return all(
+            any(
+                (
+                    values.get(axis.extent.name)
+                    if isinstance(axis.extent, Dimension)
+                    else axis.extent
+                )
+                == 0
+                for axis in root.axes
+            )
+            for root in roots
+        )
+
+    def runs_nothing(self, arguments: Sequence[Argument]) -> bool:
+        """Whether these arguments leave nothing to do.
+
+        Raises
+        ------
+        ArgumentError
+            If a dynamic extent is outside its range, or differs between arguments.
+        """
+        if not self.dimensions:
+            return self.empty
+        shapes = [argument.shape for argument in arguments]
+        return self._empty_at(bind_shapes(self.tile_ir.views, shapes, self.name))
 
     def __call__(self, *arrays: Any, simulate: bool = False) -> tuple[Any, ...] | None:
         """Check the arrays against the compiled views and launch; outputs are written in place.
@@ -200,7 +250,7 @@ class Artifact:
                     f"was compiled for {self.kind} and takes {self._expected_device} memory here"
                 )
             require_same_device(self.name, view.name, argument, arguments[0])
-        if self.empty:
+        if self.runs_nothing(arguments):
             return () if self.simulated else None
         artifact = self.variant(arguments)
         if self.simulated:
@@ -225,6 +275,15 @@ class Artifact:
     def direct(self) -> Callable[[Sequence[Any]], bool] | None:
         """The short way for torch tensors (:meth:`.Launcher.direct`), from the first call on."""
         return self.__dict__.get("_direct") or self._make_direct()
+
+    def direct_for(self, arrays: Sequence[Any]) -> Callable[[Sequence[Any]], bool] | None:
+        """The short way for tensors of exactly these shapes, which were launched just now."""
+        if not self.dimensions or self.direct is None:
+            return self.direct
+        values = bind_shapes(self.tile_ir.views, [array.shape for array in arrays], self.name)
+        if self._empty_at(values):
+            return None
+        return self.launcher.direct(fixed_views(self.tile_ir.views, values))
 
     def _make_direct(self) -> Callable[[Sequence[Any]], bool] | None:
         if "torch" not in sys.modules or self.empty or self.kind == "metal":
@@ -267,7 +326,7 @@ class Artifact:
         arguments = self._describe(arrays)
         for view, argument in zip(self.tile_ir.views, arguments, strict=True):
             check_argument(self.name, view, argument)
-        device = self.device if self.empty else self.variant(arguments).device
+        device = self.device if self.runs_nothing(arguments) else self.variant(arguments).device
         assert device is not None
         return simulate_launches(device, self.tile_ir, arguments, seed=seed)
 

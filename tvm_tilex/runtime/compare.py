@@ -39,7 +39,7 @@ def launch_and_compare(artifact: Artifact, arguments: Sequence[Argument]) -> tup
     copies = [host_copy(argument) for argument in arguments]
     described = [describe(view.name, copy) for view, copy in zip(views, copies, strict=True)]
     artifact.launch(arguments)
-    if artifact.empty:
+    if artifact.runs_nothing(arguments):
         return ()
     device = artifact.variant(arguments).device
     assert device is not None

@@ -8,12 +8,14 @@ names what differs, or copes with it.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.errors import TargetError
+from tvm_tilex.ir.index import Dimension, most
 from tvm_tilex.ir.program import View, ViewAccess
 
 __all__ = ["Launcher"]
@@ -66,35 +68,40 @@ class Launcher:
                 self.function(*tensors)
         ready.add(index)
 
-    def direct(self) -> Callable[[Sequence[Any]], bool] | None:
+    def direct(
+        self, views: tuple[View, ...] | None = None
+    ) -> Callable[[Sequence[Any]], bool] | None:
         """A function that launches tensors as compiled, or returns False and does nothing.
 
-        None where there is no short way: no torch, a torch without the C exchange, a target whose
-        memory has no addresses, or an extent that a launch decides.
+        ``views`` may fix dynamic extents, which saves checking them.
+
+        None where there is no short way: no torch, a torch without the C exchange, or a target
+        whose memory has no addresses.
         """
         torch = sys.modules.get("torch")
         if torch is None or self.kind not in _MEMORY:
             return None
         if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             return None
-        if not all(isinstance(extent, int) for view in self.views for extent in view.shape):
-            return None
-        return self._direct(torch)
+        return self._direct(torch, views or self.views)
 
-    def _direct(self, torch: Any) -> Callable[[Sequence[Any]], bool]:
+    def _direct(self, torch: Any, views: tuple[View, ...]) -> Callable[[Sequence[Any]], bool]:
         # Closure variables, not attributes: this runs before every launch.
         types = frozenset((torch.Tensor, torch.nn.Parameter))
-        strided, memory, count = torch.strided, _MEMORY[self.kind], len(self.views)
+        strided, memory, count = torch.strided, _MEMORY[self.kind], len(views)
+        dynamic = any(isinstance(extent, Dimension) for view in views for extent in view.shape)
+        fits = _extents_fit(views) if dynamic else None
         expected = [
             (
-                torch.Size(view.shape),
+                None if dynamic else torch.Size(view.shape),
                 getattr(torch, view.dtype.name),
                 view.dtype.bytes,
                 self.alignment.get(view.name, 1),
             )
-            for view in self.views
+            for view in views
         ]
-        pairs = _written_pairs(self.views)
+        pairs = _written_pairs(views)
+        fixed = [] if dynamic else [_bytes(view) for view in views]
         plain = self.function if self.kind == "llvm" else None
 
         def launch(arrays: Sequence[Any]) -> bool:
@@ -105,7 +112,7 @@ class Launcher:
                 if (
                     type(array) not in types
                     or array.dtype is not dtype
-                    or array.shape != shape
+                    or (shape is not None and array.shape != shape)
                     or not getattr(array, memory)
                     or array.layout is not strided
                     or not array.is_contiguous()
@@ -123,8 +130,11 @@ class Launcher:
                 if base % alignment:
                     aligned = False
                 bases.append(base)
-            for a, a_bytes, b, b_bytes in pairs:
-                if bases[a] < bases[b] + b_bytes and bases[b] < bases[a] + a_bytes:
+            if fits is not None and not fits(arrays):
+                return False
+            sizes = fixed if fits is None else [array.nbytes for array in arrays]
+            for a, b in pairs:
+                if bases[a] < bases[b] + sizes[b] and bases[b] < bases[a] + sizes[a]:
                     return False
             if not aligned:
                 self.scalar().send(device or 0, arrays)
@@ -137,16 +147,41 @@ class Launcher:
         return launch
 
 
-def _written_pairs(views: tuple[View, ...]) -> tuple[tuple[int, int, int, int], ...]:
-    """Positions and bytes of each written view beside every other one, once a pair."""
-    sizes = []
-    for view in views:
-        size = view.dtype.bytes
-        for extent in view.shape:
-            size *= extent
-        sizes.append(size)
+def _extents_fit(views: tuple[View, ...]) -> Callable[[Sequence[Any]], bool]:
+    """Whether shapes have the static extents and one value in its range for each dynamic one.
+
+    An empty launch does not: the long way knows whether a program runs.
+    """
+    shapes = [view.shape for view in views]
+
+    def fits(arrays: Sequence[Any]) -> bool:
+        values: dict[str, int] = {}
+        for array, shape in zip(arrays, shapes, strict=True):
+            given = array.shape
+            if len(given) != len(shape):
+                return False
+            for value, extent in zip(given, shape, strict=True):
+                if isinstance(extent, int):
+                    if value != extent:
+                        return False
+                elif (
+                    not extent.minimum <= value <= extent.maximum
+                    or values.setdefault(extent.name, value) != value
+                ):
+                    return False
+        return 0 not in values.values()
+
+    return fits
+
+
+def _bytes(view: View) -> int:
+    return math.prod(map(most, view.shape)) * view.dtype.bytes
+
+
+def _written_pairs(views: tuple[View, ...]) -> tuple[tuple[int, int], ...]:
+    """Positions of each written view beside every other one, once a pair."""
     return tuple(
-        (i, sizes[i], j, sizes[j])
+        (i, j)
         for i in range(len(views))
         for j in range(i + 1, len(views))
         if ViewAccess.read is not views[i].access or ViewAccess.read is not views[j].access

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm_tilex.build.device_artifact import DeviceArtifact
+from tvm_tilex.ir.dimensions import bind_shapes
 from tvm_tilex.ir.program import Program, ViewAccess
 from tvm_tilex.runtime.arguments import Argument, as_numpy
 
@@ -31,9 +32,11 @@ def simulate(
     _say_once()
     arrays = {view.name: as_numpy(a) for view, a in zip(program.views, arguments, strict=True)}
     inputs = {view.name for view in program.views if view.access is ViewAccess.read}
-    library = _library(device.source) if device.launches else {}
+    dimensions = bind_shapes(program.views, [a.shape for a in arguments], program.name)
+    launches = device.launches_at(dimensions)
+    library = _library(device.source) if launches else {}
     counters = []
-    for launch in device.launches:
+    for launch in launches:
         read_only = tuple(i for i, name in enumerate(launch.buffers) if name in inputs)
         counters.append(
             library[launch.entry].launch(

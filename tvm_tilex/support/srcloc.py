@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SourceLocation", "caller_location"]
+__all__ = ["SourceLocation", "asked_by_user", "caller_location"]
 
+_NAME = __name__.partition(".")[0]
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 # The kernel library is written in the language, so its lines count as a user's.
 _LIBRARY = os.path.join(_PACKAGE, "kernels") + os.sep
@@ -27,6 +28,13 @@ class SourceLocation:
         except ValueError:  # another drive on Windows
             relative = self.file
         return f"{min(relative, self.file, key=len)}:{self.line}"
+
+
+def asked_by_user(depth: int = 1) -> bool:
+    """Whether the frame ``depth`` above the caller is outside this package."""
+    name: str = sys._getframe(depth + 1).f_globals.get("__name__", "")
+    package, _, rest = name.partition(".")
+    return package != _NAME or rest.startswith("kernels.")
 
 
 def caller_location() -> SourceLocation | None:

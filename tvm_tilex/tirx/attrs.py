@@ -34,6 +34,9 @@ Functions
     The compile options as JSON text.
 ``tilex.stage``
     Which stage of the pipeline the function is in: ``reference`` or ``scheduled``.
+``tilex.dimensions``
+    Least and greatest value of each dynamic extent, by the name of its variable in the parameters'
+    shapes. What is proved of the function holds within them; removed where the launch is guarded.
 ``tilex.requires_precise_math``
     Set when the result depends on an order or on NaN propagation that fast math does not keep.
 ``tilex.proof`` / ``tilex.plan`` / ``tilex.plan_refusal``
@@ -54,6 +57,7 @@ from typing import Any
 __all__ = [
     "ALIGNMENT",
     "BINDING",
+    "DIMENSIONS",
     "DOMAIN",
     "DOT",
     "FENCED",
@@ -98,6 +102,7 @@ POLICY = "tilex.policy"
 VALUE = "tilex.value"
 OPTIONS = "tilex.options"
 STAGE = "tilex.stage"
+DIMENSIONS = "tilex.dimensions"
 FENCED = "tilex.fenced"
 ALIGNMENT = "tilex.alignment"
 PROOF = "tilex.proof"

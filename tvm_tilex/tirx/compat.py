@@ -32,6 +32,7 @@ __all__ = [
     "Target",
     "TensorLoad",
     "Var",
+    "assertion",
     "builder",
     "call",
     "cuda_function",
@@ -131,6 +132,11 @@ def cuda_function(name: str, *arguments: Any, source: str, dtype: str) -> Any:
     from tvm.backend.cuda.op import cuda_func_call
 
     return cuda_func_call(name, *arguments, source_code=source, return_type=dtype)
+
+
+def assertion(condition: Any, message: str) -> Any:
+    """A statement that raises ValueError unless ``condition`` holds."""
+    return tirx.AssertStmt(condition, ir.StringImm("ValueError"), [ir.StringImm(message)])
 
 
 def name(text: str, node: Any) -> Any:

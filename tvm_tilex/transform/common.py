@@ -20,6 +20,8 @@ from tvm_tilex.tirx.compat import (
 
 __all__ = [
     "as_index",
+    "ceil_divided",
+    "chunked",
     "in_root_block",
     "is_stage",
     "launch",
@@ -31,6 +33,7 @@ __all__ = [
     "thread_axis",
     "tilex_pass",
     "with_body",
+    "with_extent",
 ]
 
 
@@ -72,24 +75,48 @@ def sequence(*statements: Any) -> Any:
 
 def serial(
     var: Any,
-    extent: int,
+    extent: Any,
     body: Any,
     kind: Any = tirx.ForKind.SERIAL,
     annotations: dict[str, Any] | None = None,
 ) -> Any:
-    """``for var in range(extent)`` in the variable's own type; nothing where the extent is 0."""
-    if extent == 0:
+    """``for var in range(extent)`` in the variable's own type; nothing where the extent is 0.
+
+    ``extent`` is an integer or an expression.
+    """
+    dtype = str(var.ty.dtype)
+    if isinstance(extent, int):
+        extent = tirx.IntImm(dtype, extent)
+    if isinstance(extent, tirx.IntImm) and extent.value == 0:
         return None
-    zero, stop = tirx.IntImm(str(var.ty.dtype), 0), tirx.IntImm(str(var.ty.dtype), extent)
+    zero, stop = tirx.IntImm(dtype, 0), extent
     return tirx.For(var, zero, stop, kind, body, None, annotations or {})
+
+
+def chunked(extent: Any, width: int) -> tuple[Any, Any]:
+    """How many full chunks of ``width`` an extent holds, and the rest, in the extent's type.
+
+    Literals for a literal extent. A dynamic extent is not negative.
+    """
+    dtype = str(extent.ty.dtype)
+    if isinstance(extent, tirx.IntImm):
+        full, rest = divmod(int(extent.value), width)
+        return tirx.IntImm(dtype, full), tirx.IntImm(dtype, rest)
+    size = tirx.IntImm(dtype, width)
+    return tirx.truncdiv(extent, size), tirx.truncmod(extent, size)
 
 
 def with_body(loop: Any, body: Any) -> Any:
     """The same loop around another body."""
+    return with_extent(loop, loop.extent, body)
+
+
+def with_extent(loop: Any, extent: Any, body: Any) -> Any:
+    """The same loop with another extent and body."""
     return tirx.For(
         loop.loop_var,
         loop.min,
-        loop.extent,
+        extent,
         loop.kind,
         body,
         loop.thread_binding,
@@ -124,17 +151,29 @@ def as_index(dtype: str, var: Any) -> Any:
     return var if str(var.ty.dtype) == dtype else tirx.Cast(dtype, var)
 
 
-def launch(thread: Any, extent: int, body: Any) -> Any:
-    """Run ``body`` on ``extent`` instances of a thread axis.
+def ceil_divided(extent: Any, width: int) -> Any:
+    """The number of groups of ``width`` that hold a dynamic, positive extent."""
+    if width == 1:
+        return extent
+    dtype = str(extent.ty.dtype)
+    return tirx.truncdiv(extent + tirx.IntImm(dtype, width - 1), tirx.IntImm(dtype, width))
+
+
+def launch(thread: Any, extent: Any, body: Any) -> Any:
+    """Run ``body`` on ``extent`` instances of a thread axis: an integer or an expression.
+
+    An expression is positive and below 2**31 where the launch is reached.
 
     Raises
     ------
     LoweringError
         If the extent does not fit the 32 bits that a launch has for it.
     """
-    if extent > MAX_GRID:
-        raise LoweringError(f"{extent} threadgroups would need a 64-bit grid extent")
-    stop = tirx.IntImm("int32", extent)
+    if isinstance(extent, int):
+        if extent > MAX_GRID:
+            raise LoweringError(f"{extent} threadgroups would need a 64-bit grid extent")
+        extent = tirx.IntImm("int32", extent)
+    stop = as_index("int32", extent)
     domain = Range(tirx.IntImm("int32", 0), stop)
     axis = tirx.IterVar(domain, thread.var, thread.iter_type, thread.thread_tag)
     return tirx.AttrStmt(axis, "thread_extent", stop, body)

@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_tilex.analysis.buffers import buffer_uses
+from tvm_tilex.analysis.dimensions import Ranges, dimension_ranges
 from tvm_tilex.analysis.structure import statements_of
 from tvm_tilex.analysis.views import Snapshot, find_snapshot
 from tvm_tilex.tirx import attrs
@@ -58,18 +59,21 @@ class ForwardViews:
         if not is_stage(func, "reference") or not attrs.noalias(func):
             return func
         body = original = func.body
+        dimensions = dimension_ranges(func)
         while True:  # a snapshot of a snapshot is a view once the inner one is
             uses, roots = buffer_uses(body), statements_of(body)
-            forwarded = [self._root(root, uses) for root in roots]
+            forwarded = [self._root(root, uses, dimensions) for root in roots]
             if all(new is old for new, old in zip(forwarded, roots, strict=True)):
                 return func if body is original else func.with_body(body)
             body = sequence(*forwarded)
 
-    def _root(self, root: Any, uses: Any) -> Any:
+    def _root(self, root: Any, uses: Any, dimensions: Ranges) -> Any:
         if not isinstance(root, tirx.For) or attrs.annotation(root, attrs.PARALLEL) is None:
             return root
         body = statements_of(root.body)
-        found = [find_snapshot(body, position, uses, root) for position in range(len(body))]
+        found = [
+            find_snapshot(body, position, uses, root, dimensions) for position in range(len(body))
+        ]
         snapshots = [
             snapshot
             for snapshot in found

@@ -12,7 +12,8 @@ After::
             body(blockIdx.x * T + threadIdx.x)
 
 Reads ``tilex.parallel``; removes it and moves the function to the stage ``scheduled``. A root
-loop without programs disappears. Any number of threads is correct, since programs are independent.
+loop without programs disappears; where the count is known at launch, no program means no launch.
+Any number of threads is correct, since programs are independent.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, tirx
 from tvm_tilex.transform.common import (
     as_index,
+    ceil_divided,
     is_stage,
     launch,
     sequence,
@@ -55,7 +57,8 @@ class MapPrograms:
         """The launch of one root loop; None where no program runs."""
         if not isinstance(root, tirx.For) or attrs.annotation(root, attrs.PARALLEL) is None:
             raise LoweringError(f"{func.attrs['global_symbol']}: a root statement is not parallel")
-        programs = int(root.extent.value)
+        known = isinstance(root.extent, tirx.IntImm)
+        programs = int(root.extent.value) if known else self.threads
         if programs == 0:
             return None
         threads = min(self.threads, programs)
@@ -65,7 +68,10 @@ class MapPrograms:
             dtype, thread.var
         )
         body = substitute(root.body, {root.loop_var: program})
-        if programs % threads:
-            body = tirx.IfThenElse(program < tirx.IntImm(dtype, programs), body, None)
+        if not known or programs % threads:
+            body = tirx.IfThenElse(program < root.extent, body, None)
         body = launch(thread, threads, body)
-        return launch(block, -(-programs // threads), body)
+        if known:
+            return launch(block, -(-programs // threads), body)
+        launched = launch(block, ceil_divided(root.extent, threads), body)
+        return tirx.IfThenElse(root.extent > tirx.IntImm(dtype, 0), launched, None)

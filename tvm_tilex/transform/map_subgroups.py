@@ -70,6 +70,7 @@ from tvm_tilex.tirx.compat import (
 from tvm_tilex.tirx.register import CLUSTER_ARRIVE, CLUSTER_PUBLISH, CLUSTER_WAIT, SUBGROUP
 from tvm_tilex.transform.common import (
     as_index,
+    ceil_divided,
     is_stage,
     launch,
     sequence,
@@ -179,11 +180,28 @@ class _Mapper:
         scratch = [tirx.AllocBuffer(buffer) for buffer in self.partials]
         if not self._split:
             body = launch(self.thread, self.plan.threads, sequence(*scratch, body))
-            return launch(self.block, self.plan.blocks, body)
+            return self._groups(body)
         arrive = tirx.Evaluate(call(CLUSTER_ARRIVE, dtype="void"))
         body = launch(self.thread, self.plan.threads, sequence(*scratch, arrive, body))
         body = launch(self.cluster, self.plan.blocks_per_program, body)
-        return launch(self.block, self.plan.blocks, body)
+        return self._groups(body)
+
+    def _groups(self, body: Any) -> Any:
+        """The launch of every threadgroup; of none where no program runs."""
+        if not self.plan.dynamic:
+            return launch(self.block, self.plan.blocks, body)
+        groups = ceil_divided(self._count, self.plan.programs_per_group)
+        if self._split:
+            groups = groups * self._integer(self.plan.blocks_per_program)
+        launched = launch(self.block, groups, body)
+        if self.program.least_programs > 0:
+            return launched
+        return tirx.IfThenElse(self._count > self._integer(0), launched, None)
+
+    @property
+    def _count(self) -> Any:
+        """P, in the index type."""
+        return self.program.root.extent if self.plan.dynamic else self._integer(self.plan.programs)
 
     # Program coordinates
 
@@ -203,18 +221,14 @@ class _Mapper:
         return self.plan.blocks_per_program > 1
 
     @property
-    def _ragged(self) -> bool:
-        return self.plan.programs % self.plan.programs_per_group != 0
-
-    @property
     def _replays(self) -> bool:
-        return self._ragged and self.plan.reduction_subgroups_per_program > 1
+        return self.plan.ragged and self.plan.reduction_subgroups_per_program > 1
 
     def _program(self, body: Any) -> Any:
         """Substitute the program coordinate; guard or replay a partial last group."""
         root, slot = self.program.root, self._slot()
-        count = self._integer(self.plan.programs)
-        guarded = self._ragged and not self._replays
+        count = self._count
+        guarded = self.plan.ragged and not self._replays
         coordinate = tirx.min(slot, count - self._integer(1)) if self._replays else slot
         body = substitute(body, {root.loop_var: root.min + coordinate})
         return tirx.IfThenElse(slot < count, body, None) if guarded else body
@@ -306,7 +320,7 @@ class _Mapper:
         mapped = self.execution.visit(domain.count, element)
         stored_outside = domain.store.buffer.scope() == "global"
         if stored_outside and self._replays:
-            active = self._slot() < self._integer(self.plan.programs)
+            active = self._slot() < self._count
             return tirx.IfThenElse(active, mapped, None)
         return mapped
 

@@ -62,6 +62,9 @@ class CompileOptions:
     cost_policy
         Name of the policy that scores legal candidates; ``default`` is ``analytic`` on Metal and
         ``occupancy``, fitted to measurements, on CUDA.
+    dynamic_rows
+        Whether a direct call compiles for any number of rows, where the kernel allows it, or for
+        its own shapes. ``tx.compile`` does what its specs say.
     """
 
     metal_subgroup_reductions: bool | None = None
@@ -80,6 +83,7 @@ class CompileOptions:
     max_reduction_striped_scalars_per_worker: int = 64
     max_thread_candidates: int = 256
     cost_policy: str = "default"
+    dynamic_rows: bool = True
 
     def __post_init__(self) -> None:
         mode = self.shared_tile_materialization

@@ -91,7 +91,7 @@ class VectorAccess:
         if any(mentions(index, pack.lane_element) for index in outer):
             return False
         shape = buffer.ty.shape
-        if len(shape) > 1 and int(shape[-1].value) % pack.width:
+        if len(shape) > 1 and not _multiple(shape[-1], pack.width):
             return False
         return _offset(last, pack.element) % pack.width == 0
 
@@ -129,6 +129,11 @@ class VectorAccess:
             at = tirx.IntImm(dtype, part * lanes) + lane if part else lane
             parts.append(serial(lane, lanes, move(at), tirx.ForKind.VECTORIZED))
         return parts
+
+
+def _multiple(extent: Any, width: int) -> bool:
+    """Whether an extent is known to be a multiple of ``width``."""
+    return isinstance(extent, tirx.IntImm) and int(extent.value) % width == 0
 
 
 def _offset(index: Any, element: Any) -> int:

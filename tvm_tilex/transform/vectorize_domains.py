@@ -27,6 +27,7 @@ from tvm_tilex.analysis.purity import calls, impure_call, loads, mentions
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, IRModule, PrimFunc, Var, structural_equal, tirx
 from tvm_tilex.transform.common import (
+    chunked,
     is_stage,
     replace_loops,
     sequence,
@@ -68,13 +69,12 @@ class VectorizeDomains:
         if body is inner:
             return loop
         for enclosing in reversed(outer):
-            body = serial(enclosing.loop_var, int(enclosing.extent.value), body)
+            body = serial(enclosing.loop_var, enclosing.extent, body)
         return body
 
     def _split(self, loop: Any) -> Any:
-        extent = int(loop.extent.value)
         lanes = self.lanes
-        while lanes > extent:
+        while isinstance(loop.extent, tirx.IntImm) and lanes > loop.extent.value:
             lanes //= 2
         if lanes < 4 or not _independent(loop):
             return loop
@@ -83,11 +83,12 @@ class VectorizeDomains:
         element = chunk * tirx.IntImm(index, lanes) + lane
         main = substitute(loop.body, {loop.loop_var: element})
         tail = tirx.Var(loop.loop_var.name, index)
-        after = tail + tirx.IntImm(index, extent // lanes * lanes)
+        chunks, left = chunked(loop.extent, lanes)
+        after = tail + chunks * tirx.IntImm(index, lanes)
         rest = substitute(loop.body, {loop.loop_var: after})
         return sequence(
-            serial(chunk, extent // lanes, serial(lane, lanes, main, tirx.ForKind.VECTORIZED)),
-            serial(tail, extent % lanes, rest),
+            serial(chunk, chunks, serial(lane, lanes, main, tirx.ForKind.VECTORIZED)),
+            serial(tail, left, rest),
         )
 
 

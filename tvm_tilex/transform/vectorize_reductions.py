@@ -30,6 +30,7 @@ from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, IRModule, PrimFunc, tirx
 from tvm_tilex.tirx.register import CHEAP
 from tvm_tilex.transform.common import (
+    chunked,
     is_stage,
     replace_loops,
     sequence,
@@ -67,7 +68,7 @@ class VectorizeReductions:
     def _rewrite(self, loop: Any) -> Any:
         if attrs.annotation(loop, attrs.REDUCTION) is None:
             return loop
-        update = match_update(loop)
+        update = match_update(loop, dynamic=True)
         if not isinstance(update, ReductionUpdate) or update.policy != "unordered_tree":
             return loop
         if update.dtype not in DTYPES:
@@ -76,7 +77,7 @@ class VectorizeReductions:
         if IF_THEN_ELSE in called:
             return loop  # lazy selection has no vector form
         lanes = self.lanes if CHEAP.issuperset(called) else self.narrow_lanes
-        while lanes > update.extent:
+        while isinstance(loop.extent, tirx.IntImm) and lanes > update.extent:
             lanes //= 2
         return _split(update, lanes) if lanes >= 4 else loop
 
@@ -102,18 +103,17 @@ def _split(update: ReductionUpdate, lanes: int) -> Any:
     inner_lane = tirx.Var("lane", index)
     element = chunk * integer(lanes) + inner_lane
     step = tirx.BufferStore(partial, fold(partial[inner_lane], element), [inner_lane])
-    main = serial(chunk, update.extent // lanes, serial(inner_lane, lanes, step, vectorized))
+    chunks, left = chunked(update.loop.extent, lanes)
+    main = serial(chunk, chunks, serial(inner_lane, lanes, step, vectorized))
     last = tirx.Var("lane", index)
     carry = update.carry
     gather = tirx.BufferStore(carry, update.combine(carry[zero], partial[last]), [zero])
     tail = tirx.Var("k", index)
-    rest = tirx.BufferStore(
-        carry, fold(carry[zero], tail + integer(update.extent // lanes * lanes)), [zero]
-    )
+    rest = tirx.BufferStore(carry, fold(carry[zero], tail + chunks * integer(lanes)), [zero])
     return sequence(
         tirx.AllocBuffer(partial),
         begin,
         main,
         serial(last, lanes, gather),
-        serial(tail, update.extent % lanes, rest),
+        serial(tail, left, rest),
     )
