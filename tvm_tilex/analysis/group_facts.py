@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.analysis.group_copies import copy_width
 from tvm_tilex.analysis.group_structure import (
     Elements,
     GroupProgram,
@@ -162,6 +163,7 @@ class _Reader:
             placed=tile.placed,
             private=str(tile.buffer.name) in private,
             aligned=self._classes.get(number, -1),
+            row=tile.shape[1] if len(tile.shape) == 2 else 0,
         )
 
     def _facts(
@@ -192,6 +194,7 @@ class _Reader:
                 PhaseKind.elements,
                 global_loads=len(reads),
                 operations=_operations(phase.store.value),
+                vector=copy_width(phase, 16),
                 prefetchable=bool(reads) and not own and not other and target >= 0,
                 **common,
             )

@@ -14,7 +14,14 @@ from typing import Any
 from tvm_tilex.plan.facts import TargetFacts
 from tvm_tilex.plan.group_cost import phase_price, program_price, serial_is_cheaper
 from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseFacts, PhaseKind
-from tvm_tilex.plan.group_memory import Touch, fences, lifetimes, offsets
+from tvm_tilex.plan.group_memory import (
+    Touch,
+    fences,
+    lifetimes,
+    offsets,
+    paddings,
+    version_bytes,
+)
 from tvm_tilex.plan.group_products import Arrangement, MatrixAtom, arrange
 from tvm_tilex.plan.planner import PlanRefusal
 
@@ -29,6 +36,7 @@ class Placement:
 
     In every thread (``replicated``), in ``private`` slots of the thread that owns an element, at
     ``offset`` of shared memory in ``versions`` copies (-1 is nowhere), or in the last two.
+    ``padding`` elements follow each row of a two-dimensional tile.
     """
 
     tile: str
@@ -36,6 +44,7 @@ class Placement:
     private: int = 0
     offset: int = -1
     versions: int = 1
+    padding: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,9 @@ class CooperativePlan:
     an output), ``serial`` (one thread an output), ``scalar``, ``fma`` or ``matrix``. ``fences``
     are the phases that a publication fence stands before (-1 - n is the loop n, whose tiles of
     two versions are filled before it). ``independent_subgroups`` is whether
-    the group is one SIMD group, so that a fence need only order its lanes. ``prices`` are the
+    the group is one SIMD group, so that a fence need only order its lanes.
+    Where ``asynchronous``, tiles of two versions are filled by copies that are waited for at the
+    end of an iteration. ``prices`` are the
     phases' prices in thread rounds, times their repeats.
     """
 
@@ -72,6 +83,7 @@ class CooperativePlan:
     private_scalars: int
     work_threads: int
     score: float
+    asynchronous: bool = False
     prices: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     candidates: tuple[GroupCandidate, ...] = ()
@@ -189,20 +201,25 @@ def _placed(
         return private
     touches = _touches(facts, realizations, private, frozenset())
     doubled = _doubled(facts, touches) if request.double_buffer else frozenset()
-    memory = _memory(facts, _touches(facts, realizations, private, doubled), doubled)
+    padding = paddings(facts, realizations, arrangements)
+    memory = _memory(facts, _touches(facts, realizations, private, doubled), doubled, padding)
+    if memory[1] > target.shared_bytes and padding:
+        padding = {}
+        memory = _memory(facts, _touches(facts, realizations, private, doubled), doubled, padding)
     if memory[1] > target.shared_bytes and doubled:
         doubled = frozenset()
-        memory = _memory(facts, touches, doubled)
+        memory = _memory(facts, touches, doubled, padding)
     at, needed = memory
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
     touches = _touches(facts, realizations, private, doubled)
-    sizes = _sizes(facts, doubled)
+    sizes = _sizes(facts, doubled, padding)
 
     def overlap(a: int, b: int) -> bool:
         return at[a] < at[b] + sizes[b] and at[b] < at[a] + sizes[a]
 
-    stands = fences(facts, touches, overlap)
+    asynchronous = request.kind == "cuda" and bool(doubled)
+    stands = fences(facts, touches, overlap, asynchronous=asynchronous)
     prices = tuple(
         phase_price(
             facts, phase, realizations[n], arrangements[n], threads, target, n in stands
@@ -225,6 +242,7 @@ def _placed(
                 private=private.get(n, 0),
                 offset=at.get(n, -1),
                 versions=2 if n in doubled else 1,
+                padding=padding.get(n, 0),
             )
             for n, tile in enumerate(facts.tiles)
         ),
@@ -233,6 +251,7 @@ def _placed(
         private_scalars=scalars,
         work_threads=reference,
         score=program_price(facts, prices, threads, needed, scalars, request.kind),
+        asynchronous=asynchronous,
         prices=prices,
         notes=notes,
     )
@@ -418,15 +437,17 @@ def _doubled(facts: GroupFacts, touches: tuple[Touch, ...]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _sizes(facts: GroupFacts, doubled: frozenset[int]) -> dict[int, int]:
-    found = {}
-    for number, tile in enumerate(facts.tiles):
-        size = -(-tile.elements * tile.item_bytes // 16) * 16
-        found[number] = size * (2 if number in doubled else 1)
-    return found
+def _sizes(facts: GroupFacts, doubled: frozenset[int], padding: dict[int, int]) -> dict[int, int]:
+    return {
+        number: version_bytes(tile, padding.get(number, 0)) * (2 if number in doubled else 1)
+        for number, tile in enumerate(facts.tiles)
+    }
 
 
 def _memory(
-    facts: GroupFacts, touches: tuple[Touch, ...], doubled: frozenset[int]
+    facts: GroupFacts,
+    touches: tuple[Touch, ...],
+    doubled: frozenset[int],
+    padding: dict[int, int],
 ) -> tuple[dict[int, int], int]:
-    return offsets(_sizes(facts, doubled), lifetimes(facts, touches))
+    return offsets(_sizes(facts, doubled, padding), lifetimes(facts, touches))

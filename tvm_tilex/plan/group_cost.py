@@ -1,16 +1,17 @@
-"""What the phases of a group cost: rounds of a thread times what a round does.
+"""What the phases of a group cost: rounds of a thread, and what a round issues and waits for.
 
-    elements     ceil(count / T) * (operations + loads)
-    serial       ceil(outputs / T) * N * (operations + loads)
-    collective   ceil(outputs / S) * (ceil(N / 32) * (operations + loads) + 5 steps + publication)
-    scalar, fma  results of a thread * K * (multiply-add + factor loads)
-    matrix       instructions of a SIMD group * price of one
+    elements     ceil(count / T) rounds of operations and loads
+    serial       ceil(outputs / T) * N rounds
+    collective   ceil(outputs / S) * ceil(N / 32) rounds, 5 exchanges and a publication each
+    scalar, fma  K rounds of the results of a thread and its factor loads
+    matrix       the instructions of a SIMD group
     fence        a constant and a share for each SIMD group
 
-each times its repeats. A lane of a collective that reads a view with a stride takes a transaction
-of its own; neighbouring lanes of a serial reduction over such an axis share one. The price of a
-program is the sum; the score also counts how many groups run at once. Dimensionless priors, not
-time: no coefficient was fitted to a measurement.
+each times its repeats. A round costs what it issues, times how many of the group's threads share
+an issue slot (T / 128), and waits once for its views. A lane of a collective that reads a view with
+a stride takes a transaction of its own; neighbouring lanes of a serial reduction over such an axis
+share one. The score also counts how many groups run at once. Dimensionless priors, not time: no
+coefficient was fitted to a measurement.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from tvm_tilex.plan.group_products import Arrangement
 
 __all__ = ["PhasePrice", "phase_price", "program_price", "serial_is_cheaper"]
 
-_GLOBAL = 8.0  # a load of a view against one operation
-_SHARED = 2.0
-_SCATTERED = 4.0  # how much dearer a load is whose lanes do not share transactions
+_SHARED = 2.0  # a load of a tile against one operation
+_GLOBAL = 4.0  # a load of a view
+_WAIT = 24.0  # for the views of a round
+_SCATTERED = 8.0  # how much dearer a load is whose lanes do not share transactions
 _STEP = 3.0  # one exchange of a collective
 _PUBLISH = 2.0
 _FENCE, _FENCE_SUBGROUP = 16.0, 1.0
 _MATRIX = 16.0  # one matrix instruction with its fragment loads
 _SETUP = 64.0
+_ISSUE = 128  # threads that issue at once
 _UNITS = {"cuda": 132, "metal": 32}
 _RESIDENT_THREADS, _RESIDENT_BYTES, _RESIDENT_SCALARS = 2048, 229376, 65536
 
@@ -62,14 +65,16 @@ def phase_price(
     subgroups = max(1, threads // target.lanes)
     fence = (_FENCE + _FENCE_SUBGROUP * subgroups) if fenced else 0.0
     if realization == "collective":
-        work = _collective(phase, subgroups, target.lanes)
+        work = _collective(phase, threads, target.lanes)
     elif phase.kind is PhaseKind.product:
         assert arrangement is not None
         work = _product(phase, arrangement, threads, subgroups)
     elif realization == "serial":
         work = _serial(phase, threads)
     else:
-        work = -(-phase.count // threads) * _element(phase, scattered=False)
+        width = phase.vector if phase.prefetchable else 1
+        rounds = -(-phase.count // (threads * width))
+        work = rounds * _round(phase, threads, scattered=False)
     return PhasePrice(work * repeats, fence * repeats)
 
 
@@ -77,8 +82,7 @@ def serial_is_cheaper(
     facts: GroupFacts, phase: PhaseFacts, threads: int, target: TargetFacts
 ) -> bool:
     """Whether one thread an output beats one SIMD group an output."""
-    subgroups = max(1, threads // target.lanes)
-    return _serial(phase, threads) < _collective(phase, subgroups, target.lanes)
+    return _serial(phase, threads) < _collective(phase, threads, target.lanes)
 
 
 def program_price(
@@ -102,34 +106,43 @@ def program_price(
     waiting = -(-facts.programs // _UNITS.get(kind, 1))  # groups for each unit
     together = min(resident, waiting)
     # Groups of one unit share its issue slots: more of them hide latency, up to a point.
-    crowding = max(1.0, together * threads / 512)
+    crowding = max(1.0, together * min(threads, _ISSUE) / 512)
     rounds = waiting / together
     return (sum(prices) + _SETUP) * rounds * crowding
 
 
-def _element(phase: PhaseFacts, *, scattered: bool) -> float:
+def _crowd(threads: int) -> float:
+    return max(1.0, threads / _ISSUE)
+
+
+def _round(phase: PhaseFacts, threads: int, *, scattered: bool) -> float:
     dear = _SCATTERED if scattered else 1.0
-    shared = len(phase.loads) * _SHARED
-    return phase.operations + phase.global_loads * _GLOBAL * dear + shared
+    issued = phase.operations + phase.global_loads * _GLOBAL * dear + len(phase.loads) * _SHARED
+    return issued * _crowd(threads) + (_WAIT if phase.global_loads else 0.0)
 
 
 def _serial(phase: PhaseFacts, threads: int) -> float:
     # Neighbouring threads hold neighbouring outputs: together only where the reduced axis is not
     # the contiguous one.
-    return -(-phase.count // threads) * phase.depth * _element(phase, scattered=phase.stride == 1)
+    scattered = phase.stride == 1 and phase.depth > 1
+    return -(-phase.count // threads) * phase.depth * _round(phase, threads, scattered=scattered)
 
 
-def _collective(phase: PhaseFacts, subgroups: int, lanes: int) -> float:
+def _collective(phase: PhaseFacts, threads: int, lanes: int) -> float:
     chunks = -(-phase.depth // lanes)
-    fold = chunks * _element(phase, scattered=phase.stride != 1)
-    return -(-phase.count // subgroups) * (fold + 5 * _STEP + _PUBLISH)
+    fold = chunks * _round(phase, threads, scattered=phase.stride != 1)
+    batches = -(-phase.count // max(1, threads // lanes))
+    return batches * (fold + (5 * _STEP + _PUBLISH) * _crowd(threads))
 
 
 def _product(phase: PhaseFacts, arrangement: Arrangement, threads: int, subgroups: int) -> float:
+    crowd = _crowd(threads)
     if arrangement.kind == "matrix":
-        results = phase.rows * phase.columns / (256 if phase.half else 64) / subgroups
-        return max(1.0, results) * phase.depth / (16 if phase.half else 8) * _MATRIX
+        # mma.m16n8k16, or 8x8x8 with its loads and stores of results
+        size, depth = (128, 16) if phase.half else (64, 8)
+        results = max(1.0, phase.rows * phase.columns / size / subgroups)
+        return results * max(1, phase.depth // depth) * _MATRIX * crowd
     if arrangement.kind == "fma":
         rows, columns = phase.rows // arrangement.down, phase.columns // arrangement.across
-        return phase.depth * (rows * columns + _SHARED * (rows + columns))
-    return -(-phase.count // threads) * phase.depth * (1 + 2 * _SHARED)
+        return phase.depth * (rows * columns + _SHARED * (rows + columns)) * crowd
+    return -(-phase.count // threads) * phase.depth * (1 + 2 * _SHARED) * crowd

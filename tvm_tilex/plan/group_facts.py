@@ -21,7 +21,8 @@ class TileFacts:
     """One tile: elements, bytes of one, whether each thread can hold it all (``scalar``).
 
     ``aligned`` numbers the class of tiles that phases access together at their own coordinates;
-    -1 is none. ``placed`` and ``private`` are a person's placement.
+    -1 is none. ``placed`` and ``private`` are a person's placement. ``row`` is the length of a
+    row of a two-dimensional tile, else 0.
     """
 
     name: str
@@ -31,6 +32,7 @@ class TileFacts:
     placed: bool = False
     private: bool = False
     aligned: int = -1
+    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class PhaseFacts:
     a view. ``collective`` says that a reduction may be combined across lanes, else ``reason``.
     ``global_loads`` are view elements read for one element. A plain matrix product has
     ``rows`` x ``columns`` results from factors of the element type ``factor``. ``prefetchable``:
-    it reads views that nothing writes, and no tile. ``stride`` is the distance in memory of two
-    elements that are reduced one after the other.
+    it reads views that nothing writes, and no tile; a copy moves ``vector`` elements at once.
+    ``stride`` is the distance in memory of two elements that are reduced one after the other.
     """
 
     kind: PhaseKind
@@ -63,6 +65,7 @@ class PhaseFacts:
     columns: int = 0
     factor: str = ""
     prefetchable: bool = False
+    vector: int = 1
     stride: int = 1
 
     @property

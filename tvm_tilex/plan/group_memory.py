@@ -11,9 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tvm_tilex.plan.group_facts import GroupFacts
+from tvm_tilex.plan.group_facts import GroupFacts, TileFacts
+from tvm_tilex.plan.group_products import Arrangement
 
-__all__ = ["ALIGNMENT", "Touch", "fences", "lifetimes", "offsets"]
+__all__ = [
+    "ALIGNMENT",
+    "Touch",
+    "fences",
+    "lifetimes",
+    "offsets",
+    "paddings",
+    "version_bytes",
+]
 
 ALIGNMENT = 16
 
@@ -75,15 +84,55 @@ State = tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]]
 _EMPTY: State = (frozenset(), frozenset())
 
 
+def version_bytes(tile: TileFacts, padding: int) -> int:
+    """Bytes of one version of a tile whose rows are ``padding`` elements apart."""
+    rows = tile.elements // tile.row if tile.row else 1
+    size = (tile.elements + rows * padding) * tile.item_bytes
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def paddings(
+    facts: GroupFacts,
+    realizations: tuple[str, ...],
+    arrangements: tuple[Arrangement | None, ...],
+) -> dict[int, int]:
+    """Elements after each row, so that lanes of a SIMD group hit different memory banks.
+
+    16 bytes where fragments of 16-bit factors are loaded, 8 elements where fragments of results
+    are stored, one where the lanes of a collective read down a column of an even width.
+    """
+    found: dict[int, int] = {}
+    fragments = set()
+    for phase, arrangement in zip(facts.phases, arrangements, strict=True):
+        if arrangement is not None and arrangement.kind == "matrix" and arrangement.slots:
+            fragments.add(phase.aligned)
+            found |= {tile: 8 for tile in phase.loads if facts.tiles[tile].row}
+    for phase, realization in zip(facts.phases, realizations, strict=True):
+        for tile in phase.loads:
+            known = facts.tiles[tile]
+            if not known.row or tile in found:
+                continue
+            if known.aligned in fragments:
+                found[tile] = 8
+            elif realization == "collective" and phase.stride > 1 and known.row % 2 == 0:
+                found[tile] = 1
+    return found
+
+
 def fences(
-    facts: GroupFacts, touches: tuple[Touch, ...], overlap: Callable[[int, int], bool]
+    facts: GroupFacts,
+    touches: tuple[Touch, ...],
+    overlap: Callable[[int, int], bool],
+    *,
+    asynchronous: bool = False,
 ) -> frozenset[int]:
     """Numbers of the phases in front of which a fence stands; -1 - n is in front of loop n.
 
     A fence separates a phase from the earlier ones, and from those of the iteration before, whose
     writes it reads, or whose reads and writes it overwrites. A loop fills its tiles of two
-    versions once before it begins, as a phase of its own. ``overlap`` says whether two tiles
-    share memory. Nothing is assumed about which thread touches what.
+    versions once before it begins, as a phase of its own; ``asynchronous`` says that what an
+    iteration copies ahead arrives at its end. ``overlap`` says whether two tiles share memory.
+    Nothing is assumed about which thread touches what.
     """
     needed: set[int] = set()
 
@@ -115,13 +164,16 @@ def fences(
 
     versioned = {tile for touch in touches for tile, version in touch.writes if version}
 
-    def enter(loop: int, state: State) -> State:
-        """Fill the loop's tiles of two versions."""
-        filled = frozenset(
+    def filled_by(loop: int) -> frozenset[tuple[int, int]]:
+        return frozenset(
             (phase.store, 0)
             for phase in facts.phases
             if phase.store in versioned and phase.loops[-1:] == (loop,)
         )
+
+    def enter(loop: int, state: State) -> State:
+        """Fill the loop's tiles of two versions."""
+        filled = filled_by(loop)
         reads, writes = state
         if clash(filled, reads | writes):
             needed.add(-1 - loop)
@@ -132,16 +184,22 @@ def fences(
     def iterate(loop: int, state: State, depth: int) -> State:
         facts_of = facts.loops[loop]
         state = enter(loop, state)
-        entry = state
-        while True:
-            left = run(facts_of.first, facts_of.end, entry, depth + 1)
-            merged = _join(state, _exchange(left, versioned))
-            if merged == entry:
-                return _join(state, left)  # the loop may not run at all
-            entry = _join(entry, merged)
+        known = entries.get(loop, _EMPTY)
+        left = run(facts_of.first, facts_of.end, _join(state, known), depth + 1)
+        if asynchronous:
+            left = left[0], left[1] | {(tile, 1) for tile, _ in filled_by(loop)}
+        entries[loop] = _join(known, _join(state, _exchange(left, versioned)))
+        return _join(state, left)  # the loop may not run at all
 
-    run(0, len(facts.phases), _EMPTY, 0)
-    return frozenset(needed)
+    # What may be pending where a loop's body begins, grown until an iteration adds nothing: only
+    # then are the fences of one run those of every iteration.
+    entries: dict[int, State] = {}
+    while True:
+        before = dict(entries)
+        needed.clear()
+        run(0, len(facts.phases), _EMPTY, 0)
+        if entries == before:
+            return frozenset(needed)
 
 
 def _join(a: State, b: State) -> State:

@@ -35,6 +35,7 @@ __all__ = [
     "assertion",
     "builder",
     "call",
+    "copy_async",
     "cuda_function",
     "ir",
     "ldmatrix",
@@ -53,6 +54,7 @@ __all__ = [
     "structural_walk",
     "tirx",
     "tvm",
+    "wait_copies",
 ]
 
 # Lazy selection: only the chosen branch is evaluated.
@@ -100,6 +102,36 @@ def ldmatrix(trans: bool, matrices: int, target: Any, slot: Any, element: Any) -
     return op.ptx_legacy_ldmatrix(
         dtype, trans, matrices, ".b16", target.data, slot, address, tirx.IntImm("int32", 0)
     )
+
+
+_COPY_ASYNC = """
+__forceinline__ __device__ void tilex_copy_async_{size}(void* to, const void* from) {{
+  unsigned int at = static_cast<unsigned int>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size};"
+               :: "r"(at), "l"(from) : "memory");
+}}
+"""
+_WAIT_COPIES = """
+__forceinline__ __device__ void tilex_wait_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+"""
+
+
+def copy_async(to: Any, source: Any, size: int) -> Any:
+    """Start copying ``size`` (4, 8 or 16) bytes from an element of a view to one of a tile."""
+    from tvm.backend.cuda import op
+
+    code = _COPY_ASYNC.format(size=size, cache="cg" if size == 16 else "ca")
+    pointers = tirx.address_of(to), tirx.address_of(source)
+    return op.cuda_func_call(f"tilex_copy_async_{size}", *pointers, source_code=code)
+
+
+def wait_copies() -> Any:
+    """Wait for every copy that this thread started."""
+    from tvm.backend.cuda import op
+
+    return op.cuda_func_call("tilex_wait_copies", source_code=_WAIT_COPIES)
 
 
 def simdgroup_load(matrix: Any, element: Any, pitch: int, transpose: bool) -> Any:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.analysis.group_copies import copy_width, read_copy
 from tvm_tilex.analysis.group_facts import GroupSubject
 from tvm_tilex.analysis.group_structure import Outputs, Product, Steps, WholeOutputs
 from tvm_tilex.analysis.structure import Allocate
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.cooperative import CooperativePlan
+from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import builder, tirx
 from tvm_tilex.transform.common import as_index, launch, sequence, substitute, thread_axis
 from tvm_tilex.transform.group_frame import GroupFrame
 from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, ThreadGridMap
 from tvm_tilex.transform.group_phases import emit_collective, emit_elements, emit_serial
 from tvm_tilex.transform.group_products import emit_product
-from tvm_tilex.transform.group_vectors import copied_view, copy_width
 
 __all__ = ["GroupEmitter"]
 
@@ -105,8 +106,11 @@ class GroupEmitter:
         for phase in filled:
             tile = self.subject.facts.phases[phase].store
             frame.versions[tile] = step
-        first = [self._fill(phase, loop, None) for phase in filled]
+        first = [self._fill(phase, loop, before=True) for phase in filled]
         body = self._phases(steps.body, numbers)
+        if filled and self.plan.asynchronous:
+            arrived = tirx.Evaluate(compat.wait_copies())
+            first, body = [*first, arrived], sequence(body, arrived)
         looped = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, {})
         fence = self._fence(-1 - number) if filled else None
         return sequence(fence, *first, looped)
@@ -123,25 +127,27 @@ class GroupEmitter:
         store = self.subject.facts.phases[number].store
         return store >= 0 and self.plan.placements[store].versions > 1
 
-    def _fill(self, number: int, loop: Any, step: Any) -> Any:
-        """Fill a tile of two versions: before the loop, or for the iteration after ``step``."""
-        frame = self._frame
+    def _fill(self, number: int, loop: Any, *, before: bool) -> Any:
+        """Fill a tile of two versions: before the loop, or one iteration ahead inside it.
+
+        The phase is emitted for the running iteration; with another iteration in its place it
+        fills that one's version.
+        """
         phase = self.subject.phases[number]
-        tile = self.subject.facts.phases[number].store
-        known = frame.versions[tile]
-        if step is None:
-            frame.versions[tile] = frame.integer(0)
-            filled = emit_elements(frame, phase, None, None, frozenset(), vector=self._width(phase))
-            filled = substitute(filled, {loop.loop_var: loop.min})
-        else:
-            filled = emit_elements(
-                frame, phase, None, None, frozenset(), ahead=False, vector=self._width(phase)
-            )
-            following = loop.loop_var + tirx.IntImm(str(loop.loop_var.ty.dtype), 1)
-            filled = substitute(filled, {loop.loop_var: following})
-            filled = tirx.IfThenElse(following < loop.extent, filled, None)
-        frame.versions[tile] = known
-        return filled
+        filled = emit_elements(
+            self._frame,
+            phase,
+            None,
+            None,
+            frozenset(),
+            vector=self._width(phase),
+            asynchronous=self.plan.asynchronous,
+        )
+        if before:
+            return substitute(filled, {loop.loop_var: loop.min})
+        following = loop.loop_var + tirx.IntImm(str(loop.loop_var.ty.dtype), 1)
+        filled = substitute(filled, {loop.loop_var: following})
+        return tirx.IfThenElse(following < loop.extent, filled, None)
 
     def _phase(self, phase: Any, number: int) -> Any:
         return sequence(self._fence(number), self._work(phase, number))
@@ -168,7 +174,7 @@ class GroupEmitter:
             return emit_serial(frame, phase)
         if self._ahead(number):
             loop = self.subject.loops[facts.loops[-1]]
-            return self._fill(number, loop, loop.loop_var)
+            return self._fill(number, loop, before=False)
         if not self._needs_owner(facts):
             return emit_elements(frame, phase, None, None, own, vector=self._width(phase))
         return emit_elements(frame, phase, aligned, order, own)
@@ -183,8 +189,13 @@ class GroupEmitter:
             return 1
         width = copy_width(phase, self._vectors["max_bytes"])
         width = min(width, self._vectors["max_lanes"])
+        number = self.subject.tile_number(phase.store.buffer)
+        while number is not None and width > 1 and self._frame.pitch(number) % width:
+            width //= 2  # every row of the tile begins at a multiple of the vector
         if width > 1:
-            view = copied_view(phase)
+            copied = read_copy(phase)
+            assert copied is not None
+            view = copied[1].source
             size = width * dtype_of(str(view.ty.dtype)).bytes
             name = str(view.name)
             self.alignment[name] = max(size, self.alignment.get(name, 1))

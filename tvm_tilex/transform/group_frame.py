@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tvm_tilex.analysis.group_copies import reinterpreted
 from tvm_tilex.analysis.group_facts import GroupSubject
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.cooperative import CooperativePlan
-from tvm_tilex.tirx.compat import Call, Op, TensorLoad, structural_map, tirx
+from tvm_tilex.plan.group_memory import version_bytes
+from tvm_tilex.tirx.compat import TensorLoad, structural_map, tirx
 from tvm_tilex.transform.common import as_index, substitute
 
-__all__ = ["GroupFrame", "reinterpreted"]
+__all__ = ["GroupFrame"]
 
 
 @dataclass
@@ -93,26 +95,21 @@ class GroupFrame:
         """A view of the arena with the tile's shape, after a dimension of versions."""
         assert self.arena is not None
         dtype = self._held(tile)
-        item = self.subject.facts.tiles[self.subject.tile_number(tile.buffer) or 0].item_bytes
-        shape = [self.integer(extent) for extent in tile.shape]
-        strides: list[Any] = []
+        facts = self.subject.facts.tiles[self.subject.tile_number(tile.buffer) or 0]
+        item = facts.item_bytes
+        shape, strides = list(tile.shape), _row_major(tile.shape)
+        if placement.padding:
+            strides[0] += placement.padding
         if placement.versions > 1:
-            whole = self.subject.facts.tiles[self.subject.tile_number(tile.buffer) or 0]
-            step = -(-whole.elements * item // 16) * 16 // item
-            strides = [self.integer(step)]
-            width = 1
-            inner: list[Any] = []
-            for extent in reversed(tile.shape):
-                inner.insert(0, self.integer(width))
-                width *= extent
-            strides += inner
-            shape.insert(0, self.integer(placement.versions))
+            strides.insert(0, version_bytes(facts, placement.padding) // item)
+            shape.insert(0, placement.versions)
+        plain = strides == _row_major(tuple(shape))
         return tirx.decl_buffer(
-            tuple(shape),
+            tuple(map(self.integer, shape)),
             dtype,
             str(tile.buffer.name),
             data=self.arena.data,
-            strides=strides or None,
+            strides=None if plain else list(map(self.integer, strides)),
             elem_offset=self.integer(placement.offset // item),
             scope=scope,
             layout=None,
@@ -158,19 +155,16 @@ class GroupFrame:
             return self.element(self.private[number], [slot], dtype)
         return self.element(self.shared[number], self.place(number, load.indices), dtype)
 
-    def place(self, number: int, indices: Any, *, ahead: bool = False) -> list[Any]:
+    def place(self, number: int, indices: Any) -> list[Any]:
         """Indices into a tile's shared buffer; ``ahead`` for the next iteration's version."""
         found = list(indices)
         if self.plan.placements[number].versions == 1:
             return found
-        step = self.versions[number]
-        if ahead:
-            step = step + self.integer(1)
-        return [tirx.floormod(step, self.integer(2)), *found]
+        return [tirx.floormod(self.versions[number], self.integer(2)), *found]
 
     def pitch(self, number: int) -> int:
         """Elements between two rows of a two-dimensional tile in shared memory."""
-        return self.subject.tiles[number].shape[-1]
+        return self.subject.tiles[number].shape[-1] + self.plan.placements[number].padding
 
     def rewrite(
         self,
@@ -188,14 +182,16 @@ class GroupFrame:
         return placed
 
 
+def _row_major(shape: tuple[int, ...]) -> list[int]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step *= extent
+    return strides
+
+
 # Bits that stand for a type which the language has.
 _STORED = {"uint16": "bfloat16"}
-
-
-def reinterpreted(value: Any) -> Any:
-    """What a reinterpretation takes its bits from; any other value itself."""
-    called = isinstance(value, Call) and isinstance(value.op, Op)
-    return value.args[0] if called and value.op.name == "tirx.reinterpret" else value
 
 
 # What CUDA grants without a request at launch.

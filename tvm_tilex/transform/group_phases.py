@@ -36,14 +36,15 @@ def emit_elements(
     order: tuple[int, ...] | None,
     own: frozenset[int],
     *,
-    ahead: bool = False,
     vector: int = 1,
+    asynchronous: bool = False,
 ) -> Any:
     """One element phase.
 
     ``map`` distributes the phase's aligned class, whose dimensions run along the loops at
     ``order``; without one the elements are dealt out in turn. ``own`` are the tiles accessed at
-    the phase's own coordinates. ``ahead`` fills the next iteration's version of the tile.
+    the phase's own coordinates.
+    ``asynchronous`` copies of views are started and not waited for.
     """
     loops = phase.loops
     number = frame.subject.tile_number(phase.store.buffer)
@@ -59,7 +60,7 @@ def emit_elements(
             if phase.condition is None:
                 return store
             return tirx.IfThenElse(frame.rewrite(phase.condition, at, slot, own), store, None)
-        return _keep(frame, number, value, indices, slot, ahead=ahead)
+        return _keep(frame, number, value, indices, slot)
 
     if map is not None and order is not None:
         return map.visit(
@@ -72,7 +73,7 @@ def emit_elements(
             )
         )
     if vector > 1 and number is not None:
-        copied = vector_copy(frame, phase, number, vector, ahead=ahead)
+        copied = vector_copy(frame, phase, number, vector, asynchronous=asynchronous)
         if copied is not None:
             return copied
     extents = tuple(int(loop.extent.value) for loop in loops)
@@ -80,20 +81,18 @@ def emit_elements(
     return linear.visit(lambda coordinates, _: element(_at(loops, coordinates), None))
 
 
-def _keep(
-    frame: GroupFrame, number: int, value: Any, indices: list[Any], slot: Any, *, ahead: bool
-) -> Any:
+def _keep(frame: GroupFrame, number: int, value: Any, indices: list[Any], slot: Any) -> Any:
     """Store an element of a tile to its private slot, to shared memory, or to both."""
     private, shared = frame.private.get(number), frame.shared.get(number)
     if private is not None and slot is not None:
         kept = frame.store(private, value, [slot])
         if shared is None:
             return kept
-        place = frame.place(number, indices, ahead=ahead)
+        place = frame.place(number, indices)
         return sequence(kept, tirx.BufferStore(shared, private[slot], place))
     if shared is None:  # nothing reads it
         return tirx.Evaluate(tirx.IntImm("int32", 0))
-    return frame.store(shared, value, frame.place(number, indices, ahead=ahead))
+    return frame.store(shared, value, frame.place(number, indices))
 
 
 def emit_collective(frame: GroupFrame, phase: Outputs) -> Any:
