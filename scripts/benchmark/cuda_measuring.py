@@ -98,14 +98,19 @@ def launcher(row, cubin):
             tuple(k["grid"]),
             tuple(k["group"]),
             [places[name] for name in k["buffers"]],
+            k.get("dynamic_shared_bytes", 0),
         )
         for k in row["launches"]
     ]
+    for function, _, _, _, shared in launches:
+        if shared:
+            function.max_dynamic_shared_size_bytes = shared
 
     def run(*arguments):
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            for function, grid, group, order in launches:
-                function(grid, group, tuple(cupy.uint64(arguments[i].data_ptr()) for i in order))
+            for function, grid, group, order, shared in launches:
+                pointers = tuple(cupy.uint64(arguments[i].data_ptr()) for i in order)
+                function(grid, group, pointers, shared_mem=shared)
 
     return run
 
