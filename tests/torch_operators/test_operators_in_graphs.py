@@ -39,16 +39,32 @@ def same(compiled, *arguments):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
-def test_one_graph_with_its_gradient(backend):
-    same(torch.compile(loss, fullgraph=True, backend=backend), *tensors(2, 5))
+def test_one_graph_with_its_gradient():
+    torch._dynamo.reset()
+    same(torch.compile(loss, fullgraph=True, backend="aot_eager"), *tensors(2, 5))
+
+
+def test_the_gradient_in_a_backend_that_generates_code(backend):
+    x, w, _, _ = tensors(2, 5)
+    compiled = torch.compile(lambda x, w: OPS.rmsnorm(x, w), fullgraph=True, backend=backend)
+    wanted = torch.autograd.grad(F.rms_norm(x, (13,), w, 1e-6).sum(), (x, w))
+    for a, b in zip(torch.autograd.grad(compiled(x, w).sum(), (x, w)), wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
 def test_another_batch_does_not_compile_again():
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(loss, fullgraph=True, backend=counter, dynamic=True)
+
+    def normed(x, w):
+        return OPS.rmsnorm(x, w) * OPS.softmax(x)
+
+    compiled = torch.compile(normed, fullgraph=True, backend=counter, dynamic=True)
     for batch in (14, 20, 66):  # rows past one block of 64: a dimension of 1 is a constant
-        same(compiled, *tensors(batch, 5))
+        x, w, _, _ = tensors(batch, 5)
+        found = compiled(x, w)
+        torch.testing.assert_close(found, normed(x, w))
+        torch.autograd.grad(found.sum(), (x, w))
     assert counter.frame_count == 1
 
 

@@ -122,13 +122,13 @@ def test_a_patched_model_trains():
     losses = []
     for m in (plain, model):
         optimizer = torch.optim.AdamW(m.parameters(), 1e-2)
-        for _ in range(20):
+        for _ in range(6):
             optimizer.zero_grad()
             loss = m(x, y)
             loss.backward()
             optimizer.step()
         losses.append(loss.item())
-    assert losses[0] < 0.5 and losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[0] < 1.5 and losses[1] == pytest.approx(losses[0], rel=0.01)
 
 
 class OwnNorm(nn.LayerNorm):
@@ -183,6 +183,34 @@ def test_the_reasons_for_what_is_left():
 
 
 Skipped = tx.torch.Skipped
+
+
+class TheirRMSNorm(nn.Module):
+    """As language models write it: FP32 inside, the weight after rounding."""
+
+    def __init__(self, width, eps=1e-3):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width))
+        self.variance_epsilon = eps
+
+    def forward(self, x):
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return self.weight * wide.to(x.dtype)
+
+
+def test_a_class_that_the_caller_vouches_for(launched):
+    model, x = nn.Sequential(TheirRMSNorm(8), LlamaRMSNorm()), torch.randn(3, 8)
+    wanted = model(x)
+    report = tx.torch.patch_model(model, rms_norms=[TheirRMSNorm])
+    assert str(report).startswith("0: TheirRMSNorm -> rmsnorm\n1: LlamaRMSNorm left")
+    assert isinstance(model[0], TheirRMSNorm) and type(model[0]) is not TheirRMSNorm
+    torch.testing.assert_close(model(x), wanted, rtol=2e-5, atol=2e-6)
+    assert launched == ["rmsnorm"]
+    model[0](x.double())  # float64 runs its own forward
+    assert launched == ["rmsnorm"]
+    report.restore()
+    assert type(model[0]) is TheirRMSNorm
 
 
 def test_one_module_is_a_model_too():

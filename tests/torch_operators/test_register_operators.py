@@ -151,6 +151,16 @@ def test_inout_views_are_changed_in_place(own):
     assert (x == -4 * before).all()
 
 
+def test_a_gradient_is_not_lost_in_a_tensor_that_is_written(own):
+    x = torch.randn(3, 5, requires_grad=True)
+    with pytest.raises(ArgumentError, match="tilex::scale_in_place: it writes into a tensor"):
+        own.scale_in_place(x * 1)
+    with pytest.raises(ArgumentError, match="tilex::softmax_out: it writes into a tensor"):
+        OPS.softmax.out(x, output=torch.empty(3, 5))
+    with torch.no_grad():
+        close(OPS.softmax.out(x, output=torch.empty(3, 5)), x.softmax(-1))
+
+
 # Shapes and types of outputs
 
 

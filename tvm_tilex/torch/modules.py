@@ -6,13 +6,24 @@ names and ``state_dict`` stay, and so does ``isinstance``.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 from torch import nn
 
 from tvm_tilex.torch import functional
 from tvm_tilex.torch.functional import Unsupported
 
-__all__ = ["PATCHED", "CrossEntropyLoss", "LayerNorm", "LogSoftmax", "RMSNorm", "Softmax"]
+__all__ = [
+    "PATCHED",
+    "CrossEntropyLoss",
+    "LayerNorm",
+    "LogSoftmax",
+    "RMSNorm",
+    "Softmax",
+    "rms_norm_of",
+]
 
 
 class LayerNorm(nn.LayerNorm):
@@ -67,6 +78,18 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
             label_smoothing=self.label_smoothing,
         )
         return super().forward(input, target) if isinstance(result, Unsupported) else result
+
+
+@functools.cache
+def rms_norm_of(kind: type[nn.Module]) -> type[nn.Module]:
+    """A subclass of a model's own RMS normalization that runs the kernel."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        eps = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
+        result = functional.rms_norm(x, self.weight.shape, self.weight, eps)
+        return kind.forward(self, x) if isinstance(result, Unsupported) else result
+
+    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
 
 
 PATCHED: dict[type[nn.Module], type[nn.Module]] = {

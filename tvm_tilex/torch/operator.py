@@ -71,7 +71,9 @@ class TileOperator:
         _LIBRARY.impl(name, self._run, "CompositeExplicitAutograd")
         torch.library.register_fake(self.qualified_name, self._fake, lib=_LIBRARY)
         self._functional = getattr(getattr(torch.ops, _NAMESPACE), name).default
-        if not signature.mutated:
+        if signature.mutated:
+            _LIBRARY.impl(name, self._without_gradient(self._functional), "Autograd")
+        else:
             backward, setup = self._autograd()
             torch.library.register_autograd(
                 self.qualified_name, backward, setup_context=setup, lib=_LIBRARY
@@ -80,6 +82,23 @@ class TileOperator:
         _LIBRARY.impl(into, self._run_into, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{self.qualified_name}_out", self._fake_into, lib=_LIBRARY)
         self._into = getattr(getattr(torch.ops, _NAMESPACE), into).default
+        _LIBRARY.impl(into, self._without_gradient(self._into), "Autograd")
+
+    def _without_gradient(self, operator: Any) -> Callable[..., Any]:
+        """The operator above autograd, which would lose the gradient of what is written."""
+
+        def below(*arguments: Any, **named: Any) -> Any:
+            tensors = (*arguments, *named.values())
+            differentiable = any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
+            if differentiable and torch.is_grad_enabled():
+                raise ArgumentError(
+                    f"{operator.name()}: it writes into a tensor, so no gradient flows; "
+                    "call it under torch.no_grad() or on detached tensors"
+                )
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator(*arguments, **named)
+
+        return below
 
     def _autograd(self) -> tuple[Callable[..., Any], Callable[..., None]]:
         if self.gradient is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 from tvm_tilex.errors import ArgumentError
 from tvm_tilex.torch.functional import _STORAGE
-from tvm_tilex.torch.modules import PATCHED
+from tvm_tilex.torch.modules import PATCHED, rms_norm_of
 
 __all__ = ["PatchReport", "Replaced", "Skipped", "patch_model"]
 
@@ -59,6 +60,11 @@ class PatchReport:
         self.skipped: list[Skipped] = []
         self._originals: list[tuple[nn.Module, type[nn.Module]]] = []
 
+    def _exchange(self, name: str, module: Any, patched: type[nn.Module], kernel: str) -> None:
+        self.replaced.append(Replaced(name, type(module).__name__, kernel))
+        self._originals.append((module, type(module)))
+        module.__class__ = patched
+
     def restore(self) -> None:
         """Give every replaced module its own class back. Idempotent."""
         for module, original in self._originals:
@@ -82,13 +88,20 @@ class PatchReport:
         return "\n".join(lines) or "no module that a kernel covers"
 
 
-def patch_model(model: nn.Module) -> PatchReport:
+def patch_model(model: nn.Module, *, rms_norms: Sequence[type[nn.Module]] = ()) -> PatchReport:
     """Run LayerNorm, RMSNorm, Softmax, LogSoftmax and CrossEntropyLoss modules by kernels.
 
     Modules are changed in place: a module keeps its identity, parameters, hooks and ``state_dict``,
     and only its class is exchanged for a subclass. An input that no kernel takes (float64,
     autocast, another device) runs torch's own code. A softmax that ``forward`` calls as a function
     is no module: see :class:`~tvm_tilex.torch.functional.use_kernels`.
+
+    Parameters
+    ----------
+    rms_norms
+        Classes beside ``nn.RMSNorm`` of which the caller knows that ``forward(x)`` is
+        ``x / sqrt(mean(x**2) + eps) * weight`` over the last dimension, with ``weight`` and
+        ``variance_epsilon`` or ``eps`` as attributes, as those of many language models are.
 
     Returns
     -------
@@ -100,6 +113,9 @@ def patch_model(model: nn.Module) -> PatchReport:
     report = PatchReport()
     for name, module in model.named_modules():
         kind = type(module).__name__
+        if type(module) in rms_norms:
+            report._exchange(name, module, rms_norm_of(type(module)), "rmsnorm")
+            continue
         base = next((base for base in PATCHED if isinstance(module, base)), None)
         if base is None:
             reason = _kin(module)
@@ -110,9 +126,7 @@ def patch_model(model: nn.Module) -> PatchReport:
         if reason is not None:
             report.skipped.append(Skipped(name, kind, reason))
             continue
-        report._originals.append((module, base))
-        module.__class__ = PATCHED[base]
-        report.replaced.append(Replaced(name, kind, _KERNELS[base]))
+        report._exchange(name, module, PATCHED[base], _KERNELS[base])
     return report
 
 
