@@ -1,5 +1,13 @@
-"""The Python code in README.md and docs/ runs; blocks of one file share their names."""
+"""The code in README.md and docs/ runs, and prints what the documents show.
 
+Blocks of one file share a namespace and run in order. A ``text`` block with the title "Output"
+right after a ``python`` or ``sh`` block is what that block prints, where ``...`` stands for
+anything: within a line, or for any number of lines. Of shell blocks only those with an output are
+run, and only ``tilex`` commands. A Python block whose title is a file's name is also written there.
+``python no-run`` is only shown.
+"""
+
+import difflib
 import json
 import re
 import subprocess
@@ -10,58 +18,92 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.M | re.S)
-
-# Runs each file in a namespace of its own and reports failures: a fresh process, since a document
-# may register what can be registered only once.
-RUNNER = """
-import json, pathlib, sys, traceback
-failed = {}
-for name in sys.argv[1:]:
-    path = pathlib.Path(name)
-    try:
-        code = compile(path.read_text(encoding="utf-8"), name, "exec")
-        exec(code, {"__name__": path.stem, "__file__": name})
-    except BaseException:
-        failed[path.stem] = traceback.format_exc()
-pathlib.Path("failed.json").write_text(json.dumps(failed))
-"""
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```[ \t]*$", re.M | re.S)
+OUTPUT = re.compile(r"\s*^```text title=\"Output\"\n(.*?)^```[ \t]*$", re.M | re.S)
+FILE_TITLE = re.compile(r'title="([\w.]+\.py)"')
 
 
-def code_of(path):
-    """The blocks that are meant to run, each on the lines that it has in the document."""
+def pieces_of(path):
+    """The blocks that are meant to run, with the output that the document shows, if any."""
     text = path.read_text(encoding="utf-8")
-    kept = [""] * len(text.splitlines())
-    for match in BLOCK.finditer(text):
-        if "no-run" in match.group(1):
+    found = []
+    for match in FENCE.finditer(text):
+        language, info, body = match.groups()
+        output = OUTPUT.match(text, match.end())
+        runs = language == "python" and "no-run" not in info
+        if not runs and not (language == "sh" and output):
             continue
-        first, body = text[: match.start(2)].count("\n"), match.group(2).splitlines()
-        kept[first : first + len(body)] = body
-    return "\n".join(kept) + "\n"
+        title = FILE_TITLE.search(info)
+        found.append(
+            {
+                "language": language,
+                "line": text[: match.start(3)].count("\n"),
+                "body": body,
+                "file": title.group(1) if title else None,
+                "output": output.group(1) if output else None,
+            }
+        )
+    return found
 
 
-DOCUMENTS = [path for path in FILES if path.is_file() and code_of(path).strip()]
+def python_of(pieces):
+    """One file that has every Python block on the lines of the document."""
+    lines = []
+    for piece in pieces:
+        if piece["language"] == "python":
+            lines += [""] * (piece["line"] - len(lines)) + piece["body"].splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def matches(shown, printed):
+    """Whether ``printed`` is what is shown; ``...`` is anything."""
+    pattern = ""
+    for line in shown.rstrip().splitlines():
+        line = line.rstrip()
+        pattern += (
+            r"(?:.*\n)*?"
+            if line == "..."
+            else re.escape(line).replace(r"\.\.\.", ".*") + r"[ \t]*\n"
+        )
+    return re.fullmatch(pattern, printed.rstrip() + "\n") is not None
+
+
+DOCUMENTS = {path: pieces for path in FILES if path.is_file() and (pieces := pieces_of(path))}
 
 
 @pytest.fixture(scope="module")
-def failures(tmp_path_factory):
+def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
-    code = folder / "code"  # not where modules are looked for: a document may be called torch
-    code.mkdir()
-    scripts = []
-    for path in DOCUMENTS:
-        # A real file, since a kernel's source is read from it.
-        scripts.append(code / f"{path.stem}.py")
-        scripts[-1].write_text(code_of(path), encoding="utf-8")
-    command = [sys.executable, "-c", RUNNER, *map(str, scripts)]
+    wanted = [
+        # A name that hides no module: a document may be called torch.
+        {"name": f"{path.stem} document", "pieces": pieces, "python": python_of(pieces)}
+        for path, pieces in DOCUMENTS.items()
+    ]
+    (folder / "pieces.json").write_text(json.dumps(wanted), encoding="utf-8")
+    runner = Path(__file__).with_name("document_runner.py")
+    command = [sys.executable, str(runner), "pieces.json", "results.json"]
     subprocess.run(command, cwd=folder, capture_output=True, check=True)
-    return json.loads((folder / "failed.json").read_text())
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_code_blocks_run(path, failures):
-    assert path.stem not in failures, failures[path.stem]
+def test_code_blocks_run(path, results):
+    found = results[f"{path.stem} document"]
+    assert found["failure"] is None, found["failure"]
+    for piece, printed in zip(DOCUMENTS[path], found["outputs"], strict=True):
+        if piece["output"] is None or matches(piece["output"], printed):
+            continue
+        shown = piece["output"].splitlines(), printed.splitlines()
+        difference = "\n".join(difflib.unified_diff(*shown, "shown", "printed", lineterm=""))
+        pytest.fail(f"{path.name}:{piece['line'] + 1}: the block prints otherwise\n{difference}")
 
 
 def test_there_is_code_to_run():
     assert len(DOCUMENTS) >= 3
+
+
+def test_shown_outputs_are_compared():
+    shown = "a\n...\nS=... groups\n"
+    assert matches(shown, "a\nS=10 groups\n") and matches(shown, "a\nb\nc\nS=1 groups\n")
+    for wrong in ("", "a\n", "a\nb\n", "b\nS=1 groups\n", "a\nS=1 groups\nmore\n"):
+        assert not matches(shown, wrong)

@@ -104,6 +104,18 @@ def test_explain_prints_every_stage_and_the_source_once(tilex, target):
         assert result.out.count(marker[target]) == 1
 
 
+def test_explain_tells_candidates_of_a_cluster_apart(tilex):
+    result = tilex("explain", "row_sum", "--shape", "2x32768", "--target", "h200")
+    table = result.out.partition("== candidates ==\n")[2].partition("\n\n")[0].splitlines()
+    assert result.code == 0 and table[0].split() == ["S", "Q", "V", "C", "threads", "score"]
+    (marked,) = [line for line in table if line.endswith("<- chosen")]
+    plan = tx.compile(
+        CATALOG["row_sum"].kernel, *CATALOG["row_sum"].specs(2, 32768), target="h200"
+    ).plan
+    assert plan.blocks_per_program > 1
+    assert tuple(map(int, marked.split()[:4])) == plan.shape
+
+
 def test_explain_as_json(tilex):
     result = tilex("explain", "row_sum", "--shape", "3x40", "--target", "metal", "--json")
     facts = json.loads(result.out)
@@ -134,7 +146,7 @@ USAGE = [
     (("run", "softmax", "--shape", "3x4", "--shape", "3x4"), "one --shape of two extents"),
     (("run", "softmax"), "--shape"),
     (("run",), "KERNEL"),
-    (("run", "softmax", "--shape", "3x4", "--target", "vulkan"), "vulkan"),
+    (("run", "softmax", "--shape", "3x4", "--target", "vulkan"), "apple-m2"),
     (("run", "softmax", "--shape", "3x4", "--dtype", "float64"), "float64"),
     (("run", "softmax", "--shape", "3x4", "--seed", "x"), "seed"),
     (("run", "nowhere.py:kernel", "--shape", "3x4"), "no file nowhere.py"),

@@ -12,9 +12,25 @@ from tvm_tilex.lowering.sharing import SharedTileMaterialization
 from tvm_tilex.tools.subjects import Shape
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["compile_options", "kernel_options"]
+__all__ = ["TargetName", "compile_options", "kernel_options"]
 
 _STORAGE = [name for name, dtype in DTYPES.items() if dtype.is_float]
+
+
+class TargetName(click.ParamType):
+    """A target kind, or a device family that ``configs/targets`` describes."""
+
+    name = "target"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, or a usage error that lists the names."""
+        from tvm_tilex.build.target import KINDS
+        from tvm_tilex.build.target_config import target_configs
+
+        known = dict.fromkeys((*KINDS, *target_configs()))
+        if value not in known:
+            self.fail(f"{value!r} is not one of {', '.join(known)}", param, ctx)
+        return str(value)
 
 
 def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,9 +60,10 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--target",
-            type=click.Choice(["llvm", "metal", "cuda"]),
+            type=TargetName(),
             default="llvm",
             show_default=True,
+            help="llvm, metal or cuda, or a described family such as apple-m2 or h200.",
         ),
         click.option(
             "--shape",

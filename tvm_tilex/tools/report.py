@@ -68,11 +68,11 @@ def candidate_lines(artifact: Artifact) -> Iterator[str]:
     if plan is None:
         yield artifact.fallback or "none"
         return
-    yield "   S   Q   V  threads  score"
-    chosen = (plan.reduction_subgroups_per_program, plan.programs_per_group, plan.lane_elements)
+    clusters = any(candidate.blocks_per_program > 1 for candidate in plan.candidates)
+    yield f"   S   Q   V{'   C' if clusters else ''}  threads  score"
     for candidate in plan.candidates:
-        shape = (candidate.subgroups, candidate.programs_per_group, candidate.lane_elements)
+        numbers = "".join(f"{n:>4}" for n in (candidate.shape if clusters else candidate.shape[:3]))
         threads = plan.lanes * candidate.subgroups * candidate.programs_per_group
         outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
-        mark = " <- chosen" if shape == chosen else ""
-        yield f"{shape[0]:>4}{shape[1]:>4}{shape[2]:>4}{threads:>9}  {outcome}{mark}"
+        mark = " <- chosen" if candidate.shape == plan.shape else ""
+        yield f"{numbers}{threads:>9}  {outcome}{mark}"

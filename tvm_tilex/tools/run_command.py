@@ -65,7 +65,7 @@ def run(
         heading("the same kernel as Metal source")
         metal = (
             artifact
-            if target == "metal"
+            if artifact.kind == "metal"
             else compile(subject.kernel, *subject.specs, target="metal")
         )
         click.echo(metal.source.strip())
