@@ -13,7 +13,7 @@ import statistics
 from collections import defaultdict
 
 import click
-from measured_plans import Cell, Plan, read_plans, regret_of
+from measured_plans import Cell, Plan, read_plans, refused, regret_of
 
 from tvm_tilex.plan import AnalyticCost, cost_policy
 from tvm_tilex.plan.cost import CostPolicy
@@ -47,7 +47,7 @@ def table(cells: dict[Cell, list[Plan]], policies: dict[str, CostPolicy]) -> str
 def main(measurements: tuple[str, ...]) -> None:
     cells = read_plans(measurements)
     policies = {"before": AnalyticCost(), "after": cost_policy("default", "cuda", "h200")}
-    click.echo(f"after: {type(policies['after']).__name__}\n")
+    click.echo(f"after: {type(policies['after']).__name__}; {refused()} recorded plans left out\n")
     click.echo(table(cells, policies))
     for name, policy in policies.items():
         found = {cell: regret_of(plans, policy) for cell, plans in cells.items()}

@@ -23,6 +23,9 @@ __all__ = [
     "make_strategy",
 ]
 
+# Suggestions of a sampler that bring nothing new before it is given a candidate.
+_REPEATS = 20
+
 SEARCHES = ("exhaustive", "model", "optuna")
 DEFAULT_SEARCH = "model"
 
@@ -128,10 +131,14 @@ class OptunaSearch:
         self._open: dict[int, list[Any]] = {}
 
     def next(self) -> int | None:
-        """The sampler's next suggestion that has not been tried."""
-        for _ in range(20 * len(self._index)):
-            if self._left <= 0 or len(self._known) + len(self._open) >= len(self._index):
-                return None
+        """The sampler's next suggestion that has not been tried.
+
+        A sampler that only repeats itself is given the first candidate that is left.
+        """
+        left = [i for i in self._index.values() if i not in self._known and i not in self._open]
+        if self._left <= 0 or not left:
+            return None
+        for _ in range(_REPEATS):
             trial = self._study.ask(self._distributions)
             candidate = self._index.get(_point(trial.params))
             if candidate is None:  # a combination that is no candidate
@@ -141,10 +148,17 @@ class OptunaSearch:
             elif candidate in self._open:
                 self._open[candidate].append(trial)
             else:
-                self._open[candidate] = [trial]
-                self._left -= 1
-                return candidate
-        return None
+                return self._begin(candidate, trial)
+        choices = next(dict(point) for point, i in self._index.items() if i == left[0])
+        if not choices:
+            return self._begin(left[0])
+        self._study.enqueue_trial(choices)
+        return self._begin(left[0], self._study.ask(self._distributions))
+
+    def _begin(self, candidate: int, *trials: Any) -> int:
+        self._open[candidate] = list(trials)
+        self._left -= 1
+        return candidate
 
     def tell(self, candidate: int, value: float | None) -> None:
         """Pass the value on to the sampler."""
