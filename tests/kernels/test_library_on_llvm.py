@@ -92,3 +92,23 @@ def test_rows_do_not_depend_on_their_neighbours(name):
     entry.kernel(*alone)
     for position, row in zip(entry.outputs, whole, strict=True):
         np.testing.assert_array_equal(alone[position][0], row)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_layernorm_where_the_pivot_is_an_outlier(seed):
+    """Two of the three pivot candidates far below the mean: every distance has the same sign."""
+    entry = kernels.catalog()["layernorm"]
+    x, weight, bias, out = entry.arguments(1, 4095, seed=seed)
+    x[0, 0], x[0, 2047] = x.mean() - 6, x.mean() - 5
+    tx.compile(entry.kernel, *entry.specs(1, 4095))(x, weight, bias, out)
+    (comparison,) = entry.check((x, weight, bias, out))
+    assert comparison.worst_ratio < 0.5, comparison
+
+
+@pytest.mark.parametrize("columns", [4095, 32000, 262144])
+def test_a_sum_of_equal_terms_does_not_drift(columns):
+    """0.1 rounds the same way at every addition to a running total; a tree keeps totals short."""
+    x, out = np.full((1, columns), 0.1, np.float32), np.empty(1, np.float32)
+    tx.compile(kernels.row_sum, x, out)(x, out)
+    exact = x.sum(dtype=np.float64)
+    assert abs(out[0] - exact) <= 2e-6 * exact

@@ -11,8 +11,14 @@ After, with L lanes::
     for chunk in T.serial(N // L):
         for lane in T.vectorized(L):
             lanes[lane] = op(lanes[lane], f(chunk * L + lane))
-    for lane in T.serial(L): carry[0] = op(carry[0], lanes[lane])
-    for k in T.serial(N % L): carry[0] = op(carry[0], f(N // L * L + k))
+    for lane in T.vectorized(16): lanes[lane] = op(lanes[lane], f(N // L * L + lane))  # and so on
+    for lane in T.vectorized(L // 2): lanes[lane] = op(lanes[lane], lanes[lane + L // 2])
+    ...                                        # down to one lane
+    carry[0] = op(carry[0], lanes[0])
+
+What is left of N after whole chunks goes into the lanes too, in narrower and narrower vectors, and
+the lanes combine as a tree: no element is added to a total of all the others, so that a sum's error
+grows with the additions of one lane. A wide row's sum is folded block by block for the same reason.
 
 Reads the reduction marker and consumes ``analysis.match_update``; a loop that it declines, an
 ordered policy, and a short loop stay as they are. Removes the marker of what it rewrites.
@@ -40,6 +46,9 @@ from tvm_tilex.transform.common import (
 )
 
 __all__ = ["VectorizeReductions"]
+
+_SERIAL, _VECTOR = tirx.ForKind.SERIAL, tirx.ForKind.VECTORIZED
+_BLOCK = 32  # chunks that a lane of a sum folds before a new total begins
 
 
 @tilex_pass("VectorizeReductions")
@@ -83,37 +92,106 @@ class VectorizeReductions:
 
 
 def _split(update: ReductionUpdate, lanes: int) -> Any:
-    index = str(update.loop.loop_var.ty.dtype)
-    zero = tirx.IntImm(index, 0)
-
-    def integer(value: int) -> Any:
-        return tirx.IntImm(index, value)
-
-    def fold(state: Any, at: Any) -> Any:
-        contribution = substitute(update.contribution, {update.loop.loop_var: at})
-        return update.combine(state, contribution)
-
-    partial = tirx.decl_buffer(
-        (integer(lanes),), update.dtype, f"{update.carry.name}_lanes", scope="local", layout=None
-    )
-    chunk, lane = tirx.Var("chunk", index), tirx.Var("lane", index)
-    vectorized = tirx.ForKind.VECTORIZED
-    identity = tirx.const(Combiner[update.combiner].identity(dtype_of(update.dtype)), update.dtype)
-    begin = serial(lane, lanes, tirx.BufferStore(partial, identity, [lane]), vectorized)
-    inner_lane = tirx.Var("lane", index)
-    element = chunk * integer(lanes) + inner_lane
-    step = tirx.BufferStore(partial, fold(partial[inner_lane], element), [inner_lane])
+    fold = _Lanes(update, lanes)
+    first = tirx.IntImm(fold.index, 0)
     chunks, left = chunked(update.loop.extent, lanes)
-    main = serial(chunk, chunks, serial(inner_lane, lanes, step, vectorized))
-    last = tirx.Var("lane", index)
-    carry = update.carry
-    gather = tirx.BufferStore(carry, update.combine(carry[zero], partial[last]), [zero])
-    tail = tirx.Var("k", index)
-    rest = tirx.BufferStore(carry, fold(carry[zero], tail + chunks * integer(lanes)), [zero])
+    blocks = None
+    if update.operator == "add" and not _at_most(chunks, 2 * _BLOCK):
+        count, chunks = chunked(chunks, _BLOCK)
+        blocks = _blocks(fold, count)
+        first = count * fold.integer(_BLOCK * lanes)
+    whole = first + chunks * fold.integer(lanes)
     return sequence(
-        tirx.AllocBuffer(partial),
-        begin,
-        main,
-        serial(last, lanes, gather),
-        serial(tail, left, rest),
+        fold.begin(),
+        blocks,
+        fold.vectors(chunks, lanes, first),
+        *fold.rest(left, whole),
+        *fold.combined(),
     )
+
+
+def _at_most(extent: Any, bound: int) -> bool:
+    return isinstance(extent, tirx.IntImm) and extent.value <= bound
+
+
+def _blocks(fold: _Lanes, count: Any) -> Any:
+    """Sums of :data:`_BLOCK` chunks each, added to the lanes."""
+    inner = _Lanes(fold.update, fold.lanes, "block")
+    block, lane = tirx.Var("block", fold.index), tirx.Var("lane", fold.index)
+    total = fold.update.combine(fold.partial[lane], inner.partial[lane])
+    add = tirx.BufferStore(fold.partial, total, [lane])
+    first = block * fold.integer(_BLOCK * fold.lanes)
+    body = sequence(
+        inner.begin(),
+        inner.vectors(fold.integer(_BLOCK), fold.lanes, first),
+        serial(lane, fold.lanes, add, _VECTOR),
+    )
+    return serial(block, count, body)
+
+
+class _Lanes:
+    """The lanes of one reduction, and the loops that fold into them."""
+
+    def __init__(self, update: ReductionUpdate, lanes: int, name: str = "lanes") -> None:
+        self.update = update
+        self.lanes = lanes
+        self.index = str(update.loop.loop_var.ty.dtype)
+        self.partial = tirx.decl_buffer(
+            (self.integer(lanes),),
+            update.dtype,
+            f"{update.carry.name}_{name}",
+            scope="local",
+            layout=None,
+        )
+
+    def integer(self, value: int) -> Any:
+        """A literal in the loop's type."""
+        return tirx.IntImm(self.index, value)
+
+    def begin(self) -> Any:
+        """The allocation, and the identity in every lane."""
+        update, lane = self.update, tirx.Var("lane", self.index)
+        identity = Combiner[update.combiner].identity(dtype_of(update.dtype))
+        store = tirx.BufferStore(self.partial, tirx.const(identity, update.dtype), [lane])
+        return sequence(tirx.AllocBuffer(self.partial), serial(lane, self.lanes, store, _VECTOR))
+
+    def vectors(self, count: Any, width: int, first: Any) -> Any:
+        """Fold ``count`` vectors of ``width`` elements, from element ``first`` on."""
+        chunk, lane = tirx.Var("chunk", self.index), tirx.Var("lane", self.index)
+        element = first + (chunk * self.integer(width) + lane)
+        step = serial(lane, width, self._step(element, lane), _VECTOR)
+        return serial(chunk, count, step)
+
+    def rest(self, count: Any, first: Any) -> list[Any]:
+        """The last ``count`` elements, fewer than the lanes: vectors, then single elements."""
+        found = []
+        for width in (16, 8, 4):
+            if width >= self.lanes:
+                continue
+            vectors, count = chunked(count, width)
+            found.append(self.vectors(vectors, width, first))
+            first = first + vectors * self.integer(width)
+        lane = tirx.Var("lane", self.index)
+        found.append(serial(lane, count, self._step(first + lane, lane)))
+        return found
+
+    def _step(self, element: Any, lane: Any) -> Any:
+        update = self.update
+        contribution = substitute(update.contribution, {update.loop.loop_var: element})
+        return tirx.BufferStore(
+            self.partial, update.combine(self.partial[lane], contribution), [lane]
+        )
+
+    def combined(self) -> list[Any]:
+        """A tree over the lanes, into the carry."""
+        found, width = [], self.lanes // 2
+        while width:
+            lane = tirx.Var("lane", self.index)
+            other = self.partial[lane + self.integer(width)]
+            both = self.update.combine(self.partial[lane], other)
+            store = tirx.BufferStore(self.partial, both, [lane])
+            found.append(serial(lane, width, store, _VECTOR if width > 1 else _SERIAL))
+            width //= 2
+        zero, carry = self.integer(0), self.update.carry
+        total = self.update.combine(carry[zero], self.partial[zero])
+        return [*found, tirx.BufferStore(carry, total, [zero])]
