@@ -119,16 +119,16 @@ def test_a_patched_model_trains():
     model, (x, y) = Model(), batch()
     plain = copy.deepcopy(model)
     tx.torch.patch_model(model)
+    first = plain(x, y).item()
     losses = []
     for m in (plain, model):
-        optimizer = torch.optim.AdamW(m.parameters(), 1e-2)
-        for _ in range(6):
-            optimizer.zero_grad()
-            loss = m(x, y)
-            loss.backward()
-            optimizer.step()
+        for _ in range(4):
+            loss, found = gradients_of(m, x, y)
+            with torch.no_grad():
+                for parameter, gradient in zip(m.parameters(), found, strict=True):
+                    parameter -= 0.1 * gradient
         losses.append(loss.item())
-    assert losses[0] < 1.5 and losses[1] == pytest.approx(losses[0], rel=0.01)
+    assert losses[0] < 0.9 * first and losses[1] == pytest.approx(losses[0], rel=1e-3)
 
 
 class OwnNorm(nn.LayerNorm):
