@@ -1,5 +1,10 @@
 """Ordinary TVM reductions in canonical form: what is rewritten, what is left and why."""
 
+import importlib.util
+import sys
+from pathlib import Path
+
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
@@ -125,6 +130,45 @@ def test_results_on_llvm_are_those_of_the_original(name):
     np.testing.assert_allclose(
         found, wanted, rtol=2e-3 if half else 2e-5, atol=2e-3 if half else 3e-6
     )
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """Call with a scheduled function and arrays: its outputs in the simulator."""
+    path = Path(__file__).parents[2] / "scripts" / "benchmark" / "relax_block.py"
+    spec = importlib.util.spec_from_file_location("relax_block_script", path)
+    script = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = script
+    spec.loader.exec_module(script)
+    return lambda func, values: script.Simulated(module(func), METAL).run("main", values)
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_results_on_metal_are_those_of_the_original(name, simulated):
+    func = REWRITTEN[name]
+    result, _ = scheduled(func, METAL)
+    values = arrays(func)
+    wanted = ran(func, values, "default")
+    values[-1][...] = np.nan
+    simulated(result, values)
+    half = wanted.dtype == np.float16
+    np.testing.assert_allclose(
+        values[-1], wanted, rtol=2e-3 if half else 2e-5, atol=2e-3 if half else 3e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_softmax_with_float32_state_on_metal(dtype, simulated):
+    result, reason = scheduled(softmax(5, 257, dtype=dtype), METAL, accumulate="float32")
+    assert reason is None
+    kind = np.float16 if dtype == "float16" else ml_dtypes.bfloat16
+    x = np.random.default_rng(0).standard_normal((5, 257)).astype(kind)
+    out = np.full_like(x, np.nan)
+    simulated(result, [x, out])
+    wide = np.exp(x.astype(np.float64) - x.astype(np.float64).max(1, keepdims=True))
+    wide /= wide.sum(1, keepdims=True)
+    # Differences and exponentials are rounded to the type, as the program says.
+    assert (np.abs(out.astype(np.float64) / wide - 1) < 8 * float(ml_dtypes.finfo(kind).eps)).all()
 
 
 @pytest.mark.parametrize("target", [METAL, CUDA], ids=["metal", "cuda"])
