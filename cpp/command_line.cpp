@@ -13,8 +13,10 @@ namespace tilex {
 
 const char* const kHelp =
     R"(usage: tilex_run LIBRARY FUNCTION ARGUMENT... [--offset-bytes N]
+       tilex_run LIBRARY --list
 
-Runs FUNCTION of a kernel LIBRARY on the CPU, without Python or the compiler.
+Runs FUNCTION of a kernel LIBRARY on the CPU, without Python or the compiler; --list prints the
+library's functions with their arguments. A dynamic extent is whatever the arrays have.
 
 Arguments, in call order:
   --input FILE.npy        an array read from FILE
@@ -132,6 +134,13 @@ bool describe_argument(const std::string& option, Words& words, Command& command
 }
 
 void check(const Command& command) {
+  if (command.list) {
+    if (command.library.empty()) throw UsageError("--list needs LIBRARY; see --help");
+    if (!command.function.empty() || !command.arguments.empty()) {
+      throw UsageError("--list takes a LIBRARY and nothing else; see --help");
+    }
+    return;
+  }
   if (command.function.empty()) throw UsageError("needs LIBRARY and FUNCTION; see --help");
   if (command.arguments.empty()) throw UsageError("needs at least one argument; see --help");
   for (const Argument& argument : command.arguments) {
@@ -153,7 +162,9 @@ Command parse_command_line(const std::vector<std::string>& given) {
       return command;
     }
     if (add_argument(word, words, command) || describe_argument(word, words, command)) continue;
-    if (word == "--offset-bytes") {
+    if (word == "--list") {
+      command.list = true;
+    } else if (word == "--offset-bytes") {
       command.offset = offset_bytes(words.value(word));
     } else if (word.rfind("-", 0) == 0) {
       throw UsageError("unknown option '" + word + "'; see --help");

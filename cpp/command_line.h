@@ -24,6 +24,7 @@ struct Argument {
 
 struct Command {
   bool help = false;
+  bool list = false;  // print the library's entries; there is no function then
   std::string library;
   std::string function;
   std::vector<Argument> arguments;

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/map.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/extra/json.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
@@ -59,7 +62,49 @@ std::string given(const std::vector<Array>& arrays) {
   return text;
 }
 
+constexpr std::int64_t kManifestFormat = 1;
+
+// The text that the functions NAME_words and NAME hold; empty if the library has none.
+std::string embedded_text(const ffi::Module& module, const std::string& name) {
+  const ffi::Optional<ffi::Function> count = module->GetFunction(name + "_words");
+  const ffi::Optional<ffi::Function> fill = module->GetFunction(name);
+  if (!count.has_value() || !fill.has_value()) return "";
+  const std::int64_t length = count.value()().cast<std::int64_t>();
+  std::vector<std::int64_t> words(static_cast<std::size_t>(length));
+  std::int64_t shape[] = {length};
+  DLTensor tensor{};
+  tensor.data = words.data();
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = 1;
+  tensor.dtype = {kDLInt, 64, 1};
+  tensor.shape = shape;
+  fill.value()(&tensor);
+  const char* bytes = reinterpret_cast<const char*>(words.data());
+  const std::string text(bytes, words.size() * sizeof(std::int64_t));
+  return text.substr(0, text.find('\0'));
+}
+
 }  // namespace
+
+std::vector<std::string> list_entries(const std::string& path) {
+  const ffi::Module module = load(path);
+  const std::string text = embedded_text(module, "tilex_manifest");
+  if (text.empty()) throw UsageError(path + " has no manifest (tx.export_library writes one)");
+  std::vector<std::string> lines;
+  try {
+    const auto manifest = ffi::json::Parse(text).cast<ffi::Map<ffi::String, ffi::Any>>();
+    if (manifest["format"].cast<std::int64_t>() != kManifestFormat) {
+      throw UsageError(path + ": its manifest is of another format than 1");
+    }
+    for (const ffi::Any& any : manifest["entries"].cast<ffi::Array<ffi::Any>>()) {
+      const auto entry = any.cast<ffi::Map<ffi::String, ffi::Any>>();
+      lines.push_back(entry["signature"].cast<ffi::String>());
+    }
+  } catch (const ffi::Error& error) {
+    throw UsageError(path + ": its manifest cannot be read: " + one_line(error.message()));
+  }
+  return lines;
+}
 
 void call_kernel(const std::string& path, const std::string& function,
                  std::vector<Array>& arrays) {

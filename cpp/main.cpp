@@ -80,6 +80,10 @@ int run(const std::vector<std::string>& words) {
     std::fputs(kHelp, stdout);
     return kRight;
   }
+  if (command.list) {
+    for (const std::string& line : list_entries(command.library)) std::printf("%s\n", line.c_str());
+    return kRight;
+  }
   std::vector<Array> arrays;
   std::vector<std::optional<Array>> references;
   for (const Argument& argument : command.arguments) {

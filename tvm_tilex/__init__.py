@@ -14,6 +14,7 @@ from tvm_tilex.lang.kernel import TensorSpec, dynamic, spec
 
 if TYPE_CHECKING:
     from tvm_tilex.driver import Artifact, compile, lower
+    from tvm_tilex.runtime.library import export_library
     from tvm_tilex.transform.options import CompileOptions
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ _LAZY = {
     "Artifact": "tvm_tilex.driver",
     "CompileOptions": "tvm_tilex.transform.options",
     "compile": "tvm_tilex.driver",
+    "export_library": "tvm_tilex.runtime.library",
     "lower": "tvm_tilex.driver",
 }
 _MODULES = ("errors", "ir", "kernels", "layout", "sim", "torch", "transform", "tune")
@@ -34,6 +36,7 @@ __all__ = [
     "TensorSpec",
     "compile",
     "dynamic",
+    "export_library",
     "lower",
     "spec",
 ]

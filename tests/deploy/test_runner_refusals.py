@@ -102,6 +102,9 @@ def test_format_2_round_trips(runner, tmp_path):
     [
         ("", "needs LIBRARY and FUNCTION"),
         ("lib.so", "needs LIBRARY and FUNCTION"),
+        ("--list", "--list needs LIBRARY"),
+        ("lib.so f --list", "--list takes a LIBRARY and nothing else"),
+        ("lib.so --list", "lib.so: no such file"),
         ("lib.so f", "needs at least one argument"),
         ("lib.so f g --input x", "unexpected word 'g'"),
         ("lib.so f --inputs x", "unknown option '--inputs'"),
@@ -140,5 +143,5 @@ def test_output_that_cannot_be_written(runner):
 def test_help_names_every_option(runner):
     ran = runner.run("--help")
     assert ran.returncode == 0 and ran.stderr == ""
-    for option in ("input", "output", "output-like", "expect", "rtol", "atol", "write"):
+    for option in ("input", "output", "output-like", "expect", "rtol", "atol", "write", "list"):
         assert f"--{option} " in ran.stdout

@@ -123,11 +123,14 @@ def _divided(mod: IRModule) -> tuple[IRModule, IRModule | None]:
 
 
 def _target(mod: IRModule) -> Any:
-    for function in mod.functions.values():
-        target = function.attrs.get("target", None) if function.attrs else None
-        if target is not None:
-            return target
-    return tvm.target.Target("llvm")
+    """The functions' target; the device's where a module also has functions for the host."""
+    found = [
+        function.attrs["target"]
+        for function in mod.functions.values()
+        if function.attrs and "target" in function.attrs
+    ]
+    devices = [target for target in found if target.kind.name != "llvm"]
+    return next(iter(devices or found), None) or tvm.target.Target("llvm")
 
 
 def register_pipeline() -> None:

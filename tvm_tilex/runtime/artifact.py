@@ -138,7 +138,7 @@ class Artifact:
     @functools.cached_property
     def function(self) -> Any:
         """The packed function that launches the kernel on tensors of this device."""
-        self._require_precise()
+        self.require_launchable()
         if not system_has(self.kind):
             raise TargetError(
                 f"{self.name}: compiled for {self.kind}, but this process has no {self.kind} device"
@@ -147,8 +147,14 @@ class Artifact:
             use_every_core()
         return self.module[self.name]
 
-    def _require_precise(self) -> None:
-        """Refuse Metal source whose result fast math would change."""
+    def require_launchable(self) -> None:
+        """Refuse Metal source whose result fast math would change.
+
+        Raises
+        ------
+        TargetError
+            If the toolchain that compiles it precisely is missing.
+        """
         if self.kind == "metal" and self.requires_precise_math and self.text_only:
             raise TargetError(
                 f"{self.name}: needs precise math, and stock TVM compiles Metal with fast math; "
@@ -267,7 +273,7 @@ class Artifact:
             self.kind,
             self.tile_ir.views,
             self.function,
-            self._alignment,
+            self.alignment,
             lambda: self._unvectorized.launcher,
         )
 
@@ -332,20 +338,21 @@ class Artifact:
 
     def export_library(self, path: str | Path) -> Path:
         """Write a shared library that TVM's runtime loads without this package or the compiler."""
-        self._require_precise()
+        self.require_launchable()
         path = Path(path)
         self.module.export_library(str(path))
         return path
 
     @functools.cached_property
-    def _alignment(self) -> dict[str, int]:
+    def alignment(self) -> dict[str, int]:
+        """Bytes that vector accesses assume of a view's base address, by name."""
         found = self.scheduled[self.name].attrs.get(attrs.ALIGNMENT, {})
         return {str(name): int(size) for name, size in found.items()}
 
     def _misaligned(self, arguments: Sequence[Argument]) -> bool:
         """Whether a base address is not what the vector accesses assume."""
         named = zip(self.tile_ir.views, arguments, strict=True)
-        return any(a.address % self._alignment.get(view.name, 1) for view, a in named)
+        return any(a.address % self.alignment.get(view.name, 1) for view, a in named)
 
     @functools.cached_property
     def _unvectorized(self) -> Artifact:
