@@ -24,7 +24,8 @@ from tvm_tilex.layout import (
     register_transform,
     unflatten,
 )
-from tvm_tilex.tirx.layout_bridge import lower_function, lower_values, to_tile_layout
+from tvm_tilex.tirx.layout_bridge import lower_function, lower_values
+from tvm_tilex.tirx.tile_layout import to_tile_layout
 
 B = IndexSet.box
 WIDE = IndexSet((Axis("o", 2**63 - 1, -(2**62)),))
@@ -129,7 +130,7 @@ def test_tile_layout_of_the_shard_replica_subset():
         assert int(tvm.sym.Analyzer().simplify(value["m"])) == flat(x, y)
     copies = to_tile_layout(parse_map("(8,4):(1@laneid,8@laneid)"), replica=["i1"])
     assert len(copies.shard) == 1 and int(copies.replica[0].extent) == 4
-    for refused in (MAPS["swizzle"], MAPS["bit linear"], MAPS["composition"]):
+    for refused in (MAPS["bit linear"], MAPS["composition"]):
         with pytest.raises(LoweringError, match="not in the shard/replica subset"):
             to_tile_layout(refused)
     with pytest.raises(LoweringError, match="names several"):

@@ -1,4 +1,4 @@
-"""Layout maps as TIRx index arithmetic, and the shard/replica subset as native ``TileLayout``.
+"""Layout maps as TIRx index arithmetic.
 
 All arithmetic is 64-bit. A logical right shift works on the unsigned bit pattern; division and
 modulo floor; a piece that is not chosen is not evaluated; a finite table is a constant table in
@@ -21,7 +21,6 @@ from tvm_tilex.layout import (
     ExprVisitor,
     LayoutMap,
     Lookup,
-    MixedRadix,
     Op,
     Operation,
     Parameter,
@@ -33,7 +32,7 @@ from tvm_tilex.layout.visitor import children
 from tvm_tilex.tirx.compat import IRBuilder, PrimFunc, name, tirx
 from tvm_tilex.tirx.compat import builder as T
 
-__all__ = ["constant_tables", "lower_function", "lower_values", "to_tile_layout"]
+__all__ = ["constant_tables", "lower_function", "lower_values"]
 
 Tables = Mapping[tuple[int, ...], Any]
 
@@ -238,48 +237,3 @@ def lower_function(map: LayoutMap, symbol: str = "layout_map") -> PrimFunc:
             for buffer, value in zip(outputs, values, strict=True):
                 T.buffer_store(buffer, value, [k])
     return ib.get()
-
-
-def to_tile_layout(map: LayoutMap, replica: Sequence[str] = ()) -> Any:
-    """Return the native ``TileLayout`` of a mixed-radix map.
-
-    Domain axes named in ``replica`` become replica iterators, the others shard iterators (their
-    digits in row-major order). Strides name TVM axes; an unnamed stride goes to axis ``m``.
-
-    Raises
-    ------
-    LoweringError
-        For any other node, a guarded domain, or a name that is not an axis.
-    """
-    from tvm.tirx.layout import Iter, TileLayout
-
-    if not isinstance(map, MixedRadix):
-        raise LoweringError(
-            f"{type(map).__name__} is not in the shard/replica subset of TileLayout"
-        )
-    if map.domain.guards or map.domain.parameters:
-        raise LoweringError("a TileLayout has no guards; restrict the view, not the layout")
-    unknown = [n for n in replica if n not in map.domain.names]
-    if unknown:
-        raise LoweringError(f"replica axis '{unknown[0]}' is not one of {map.domain.names}")
-    shard: list[Any] = []
-    copies: list[Any] = []
-    for axis, mode in zip(map.domain.names, map.digits, strict=True):
-        for extent, step in reversed(mode):
-            stride, target = _single(map, step)
-            made = Iter(_integer(extent), _integer(stride), target)
-            (copies if axis in replica else shard).append(made)
-    offset = {
-        (n if map.is_vector else "m"): _integer(map.component(map.offset, n))
-        for n in map.codomain.names
-        if map.component(map.offset, n)
-    }
-    return TileLayout.from_iters(shard, copies, offset)
-
-
-def _single(map: MixedRadix, step: Any) -> tuple[int, str]:
-    if isinstance(step, int):
-        return step, map.codomain.names[0] if map.is_vector else "m"
-    if len(step) != 1:
-        raise LoweringError(f"a TileLayout iterator has one axis; the stride {step} names several")
-    return step[0][1], step[0][0]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from tvm_tilex.layout.bridges.literal import callee, refuse
 from tvm_tilex.layout.expr import Constant, Expr, constant, eq, le, lt, ne
 
-__all__ = ["OPERATIONS", "index_expression"]
+__all__ = ["ARITY", "OPERATIONS", "apply_operation", "index_expression"]
 
 
 def shift_left(a: Expr, b: Expr) -> Expr:
@@ -42,6 +42,15 @@ def _select(condition: Expr, a: Expr, b: Expr) -> Expr:
     return b + ne(condition, 0) * (a - b)
 
 
+def _truncated(a: Expr, b: Expr) -> Expr:
+    """Division toward zero by a positive divisor, as C has it."""
+    return a // b + lt(a, 0) * ne(a % b, 0)
+
+
+def _remainder(a: Expr, b: Expr) -> Expr:
+    return a - b * _truncated(a, b)
+
+
 OPERATIONS: Mapping[str, Callable[..., Expr]] = {
     "Add": lambda a, b: a + b,
     "Sub": lambda a, b: a - b,
@@ -66,12 +75,17 @@ OPERATIONS: Mapping[str, Callable[..., Expr]] = {
     "shift_right": shift_right,
     "floordiv": lambda a, b: a // b,
     "floormod": lambda a, b: a % b,
+    "truncdiv": _truncated,
+    "Div": _truncated,
+    "truncmod": _remainder,
+    "bitwise_not": lambda a: constant(-1) - a,
     "min": _minimum,
     "max": _maximum,
     "Select": _select,
     "if_then_else": _select,
 }
-_ARITY = {"Select": 3, "if_then_else": 3}
+ARITY = {"Select": 3, "if_then_else": 3, "bitwise_not": 1}
+_TRUNCATING = ("truncdiv", "Div", "truncmod")
 _WIDENING = ("int32", "int64")
 
 
@@ -96,9 +110,24 @@ def index_expression(peer: str, node: ast.expr, names: Mapping[str, Expr]) -> Ex
     operator, operands = _parts(node)
     if operator in _WIDENING and len(operands) == 1:
         return index_expression(peer, operands[0], names)
-    if operator not in OPERATIONS or len(operands) != _ARITY.get(operator, 2):
+    if operator not in OPERATIONS or len(operands) != ARITY.get(operator, 2):
         refuse(peer, f"'{ast.unparse(node)[:60]}' is not integer index arithmetic")
-    return OPERATIONS[operator](*(index_expression(peer, o, names) for o in operands))
+    return apply_operation(peer, operator, [index_expression(peer, o, names) for o in operands])
+
+
+def apply_operation(peer: str, operator: str, values: list[Expr]) -> Expr:
+    """Return the named operation of the peer on expressions.
+
+    Raises
+    ------
+    LayoutTextError
+        For a truncating division whose divisor is not a positive constant.
+    """
+    if operator in _TRUNCATING and not (isinstance(values[1], Constant) and values[1].value > 0):
+        refuse(
+            peer, f"'{operator}' truncates; its divisor '{values[1]}' must be constant, positive"
+        )
+    return OPERATIONS[operator](*values)
 
 
 def _parts(node: ast.expr) -> tuple[str, list[ast.expr]]:
@@ -108,6 +137,11 @@ def _parts(node: ast.expr) -> tuple[str, list[ast.expr]]:
         return type(node.ops[0]).__name__, [node.left, node.comparators[0]]
     if isinstance(node, ast.IfExp):
         return "Select", [node.test, node.body, node.orelse]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return "bitwise_not", [node.operand]
+    if isinstance(node, ast.Call) and callee(node) == "Cast" and len(node.args) == 2:
+        kind = node.args[0]
+        return str(getattr(kind, "value", "")), [node.args[1]]
     if isinstance(node, ast.Call) and not node.keywords:
         return callee(node), list(node.args)
     return "", []

@@ -183,7 +183,7 @@ class TileLayout:
 
     @staticmethod
     def from_map(map: LayoutMap, replica: Sequence[str] = ()) -> TileLayout:
-        """Export a mixed-radix map.
+        """Export a mixed-radix map (or the identity of one axis).
 
         Domain axes named in ``replica`` become replica iterators, the others shard iterators
         (their digits in row-major order). An unnamed stride goes to axis ``m``.
@@ -194,6 +194,8 @@ class TileLayout:
             For any other node, a guarded or symbolic domain, a stride along several axes, or a
             replica name that is not an axis.
         """
+        if isinstance(map, Identity) and map.domain.rank == 1 and map.domain.is_static:
+            map = MixedRadix(map.domain.shape, (1,), 0, map.domain, map.codomain)
         if not isinstance(map, MixedRadix):
             raise LayoutError(
                 f"{type(map).__name__} is not in the shard/replica subset of TileLayout"

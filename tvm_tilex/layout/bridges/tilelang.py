@@ -16,6 +16,7 @@ from typing import Any
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.bridges.placement import Placement
+from tvm_tilex.layout.bridges.prim_expr import constant_of, from_prim_expr
 from tvm_tilex.layout.expr import Coordinate, Expr, constant, coordinate
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.interval import Interval, IntervalAnalysis, Unsafe
@@ -31,8 +32,8 @@ _ENUMERATED = 65536
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """Return ``i, j, k, l`` for small ranks, else ``i0, i1, ...``."""
-    return tuple("ijkl"[:rank]) if rank <= 4 else tuple(f"i{k}" for k in range(rank))
+    """Return ``i, j, k, ...``, the names that TileLang prints."""
+    return tuple("ijklmnopq"[:rank]) if rank <= 9 else tuple(f"i{k}" for k in range(rank))
 
 
 def _named(values: tuple[Expr, ...]) -> dict[str, Expr]:
@@ -78,6 +79,21 @@ class TileLangLayout:
     def placement(self) -> Placement:
         """The occurrences: the elements of the tile, without copies."""
         return Placement(self.map)
+
+    @staticmethod
+    def from_native(native: Any) -> TileLangLayout:
+        """Return the layout of a TileLang ``Layout`` object.
+
+        Raises
+        ------
+        LayoutError
+            For a Fragment, a symbolic shape, or an expression outside integer index arithmetic.
+        """
+        if hasattr(native, "forward_thread"):
+            raise LayoutError("tilelang layout: this is a Fragment, not a Layout")
+        shape, axes, known = _native_domain(native)
+        index = tuple(from_prim_expr("tilelang", e, known) for e in native.get_forward_index())
+        return TileLangLayout(shape, index, axes)
 
     @staticmethod
     def from_map(map: LayoutMap) -> TileLangLayout:
@@ -146,6 +162,26 @@ class TileLangFragment:
         return Placement(self.map, (REPLICA,) if self.replicate > 1 else ())
 
     @staticmethod
+    def from_native(native: Any) -> TileLangFragment:
+        """Return the layout of a TileLang ``Fragment`` object.
+
+        Raises
+        ------
+        LayoutError
+            For a PartialFragment (its replicas are addends, not equal copies), a symbolic shape,
+            or an expression outside integer index arithmetic.
+        """
+        if hasattr(native, "combine") or "Partial" in type(native).__name__:
+            raise LayoutError(
+                "tilelang layout: a PartialFragment's replicas are addends, not equal copies"
+            )
+        shape, axes, known = _native_domain(native)
+        known["_rep"] = coordinate(REPLICA)
+        thread = from_prim_expr("tilelang", native.thread, known)
+        index = tuple(from_prim_expr("tilelang", e, known) for e in native.index)
+        return TileLangFragment(shape, thread, index, int(native.replicate_size), axes)
+
+    @staticmethod
     def from_map(map: LayoutMap, replica: str | None = None) -> TileLangFragment:
         """Export a map whose first output is the thread and whose others are the local index.
 
@@ -176,6 +212,15 @@ class TileLangFragment:
         if self.index:
             parts.append(f"forward_index_fn={_lambda(self.axes, self.index)}")
         return f"Fragment({list(self.shape)}, {', '.join(parts)})"
+
+
+def _native_domain(native: Any) -> tuple[tuple[int, ...], tuple[str, ...], dict[str, Expr]]:
+    """Return shape and axis names of a native object, and its variables by their own names."""
+    shape = tuple(constant_of("tilelang", n, "extent") for n in native.get_input_shape())
+    axes = axis_names(len(shape))
+    variables = [str(v.name) for v in native.get_forward_vars()]
+    own = [v for v in variables if v != "_rep"]
+    return shape, axes, {v: coordinate(n) for v, n in zip(own, axes, strict=True)}
 
 
 def _names(expr: Expr) -> set[str]:

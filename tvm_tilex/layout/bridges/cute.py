@@ -1,0 +1,202 @@
+"""CuTe layouts: real objects in and out, and swizzles in element or byte units.
+
+The plain data is :class:`~tvm_tilex.layout.cute_layout.CuteLayout` and ``ComposedLayout``; no
+CuTe package is needed. Real objects are known by their attributes: ``shape`` and ``stride``
+(pycute, the CuTe DSL, TileLang's CuTe module), and for a swizzled layout ``layoutB``/``layoutA``
+(pycute), ``inner``/``outer`` (DSL) or ``swizzle``/``layout`` (TileLang).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_tilex.errors import LayoutError
+from tvm_tilex.layout.bridges.literal import refuse
+from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayout, Swizzle
+from tvm_tilex.layout.int_tuple import IntTuple, with_leaves
+
+__all__ = ["from_cute", "recast_cute", "to_cute_dsl", "to_pycute"]
+
+_PEER = "cute"
+_SWIZZLES = (
+    ("bits", "base", "shift"),
+    ("num_bits", "num_base", "num_shift"),
+    ("b_bits", "m_base", "s_shift"),
+)
+_COMPOSED = (("layoutB", "layoutA"), ("inner", "outer"), ("swizzle", "layout"))
+
+
+def _nest(value: Any, what: str) -> IntTuple:
+    if isinstance(value, bool):
+        refuse(_PEER, f"the {what} {value!r} is not an integer")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, (tuple, list)):
+        return tuple(_nest(v, what) for v in value)
+    if type(value).__name__ == "IntImm":
+        return int(value.value)
+    refuse(_PEER, f"the {what} '{value}' is not a static integer")
+
+
+def from_cute(native: Any) -> AnyCuteLayout:
+    """Return the layout of a real object.
+
+    Raises
+    ------
+    LayoutError
+        For a dynamic shape or stride, a stride that is not an integer, a swizzle outside the
+        family (``|shift| < bits``, which CuTe DSL evaluates as the identity), or anything that is
+        not a layout.
+    """
+    for outer, inner in _COMPOSED:
+        if hasattr(native, outer) and hasattr(native, inner):
+            moved = _nest(getattr(native, "offset", 0), "offset")
+            if not isinstance(moved, int):
+                refuse(_PEER, f"the offset {moved} is not an integer")
+            layout = from_cute(getattr(native, inner))
+            return ComposedLayout(_outer(getattr(native, outer)), moved, layout)
+    if not hasattr(native, "shape") or not hasattr(native, "stride"):
+        refuse(_PEER, f"'{type(native).__name__}' has no shape and stride")
+    return CuteLayout(_nest(native.shape, "shape"), _nest(native.stride, "stride"))
+
+
+def _outer(native: Any) -> Swizzle | CuteLayout:
+    for names in _SWIZZLES:
+        if all(hasattr(native, n) for n in names):
+            bits, base, shift = (int(getattr(native, n)) for n in names)
+            return Swizzle(bits, base, shift)
+    layout = from_cute(native)
+    if not isinstance(layout, CuteLayout):
+        refuse(_PEER, f"the outer part '{layout}' is neither a swizzle nor shape:stride")
+    return layout
+
+
+def to_pycute(layout: AnyCuteLayout, pycute: Any) -> Any:
+    """Build the object of NVIDIA's ``pycute`` module.
+
+    Parameters
+    ----------
+    layout
+        The layout.
+    pycute
+        The imported module (package ``nvidia-cutlass``, not PyPI's ``pycute``).
+    """
+    if isinstance(layout, CuteLayout):
+        return pycute.Layout(layout.shape, layout.stride)
+    inner = to_pycute(layout.layout, pycute)
+    if isinstance(layout.outer, Swizzle):
+        outer = pycute.Swizzle(*layout.outer.arguments)
+    else:
+        outer = to_pycute(layout.outer, pycute)
+    return pycute.ComposedLayout(outer, layout.offset, inner)
+
+
+def to_cute_dsl(layout: AnyCuteLayout, cute: Any) -> Any:
+    """Build the object of ``cutlass.cute``; call it inside a ``@cute.jit`` function.
+
+    Parameters
+    ----------
+    layout
+        The layout.
+    cute
+        The imported module ``cutlass.cute``.
+    """
+    if isinstance(layout, CuteLayout):
+        return cute.make_layout(layout.shape, stride=layout.stride)
+    inner = to_cute_dsl(layout.layout, cute)
+    if isinstance(layout.outer, Swizzle):
+        outer = cute.make_swizzle(*layout.outer.arguments)
+    else:
+        outer = to_cute_dsl(layout.outer, cute)
+    return cute.make_composed_layout(outer, layout.offset, inner)
+
+
+def recast_cute(layout: AnyCuteLayout, old_bits: int, new_bits: int) -> AnyCuteLayout:
+    """Return the same storage counted in units of ``new_bits`` in place of ``old_bits``.
+
+    A swizzle over bytes becomes one over elements with ``recast_cute(layout, 8, element_bits)``,
+    and back. Wider units shrink the digits that fill a unit; narrower ones grow the digit of
+    stride 1. Every case is exact: with r old units per new one, the new value is the old one at the
+    first coordinate of the unit, divided by r; with r new units per old one it is
+    ``r * old(x // r) + x % r`` along the digit of stride 1.
+
+    Raises
+    ------
+    LayoutError
+        Where the widths do not divide each other, a unit is not filled by whole digits, a swizzle
+        or an offset cuts a unit, or no digit of stride 1 can hold the narrower parts. (CuTe's
+        ``recast_layout`` rounds in some of these cases.)
+    """
+    if old_bits < 1 or new_bits < 1 or (old_bits % new_bits and new_bits % old_bits):
+        raise LayoutError(f"recast: units of {old_bits} and {new_bits} bits do not divide")
+    if new_bits >= old_bits:
+        return _wider(layout, new_bits // old_bits)
+    return _narrower(layout, old_bits // new_bits)
+
+
+def _wider(layout: AnyCuteLayout, ratio: int) -> AnyCuteLayout:
+    if ratio == 1:
+        return layout
+    if isinstance(layout, CuteLayout):
+        return _wider_digits(layout, ratio)
+    if layout.offset % ratio:
+        raise LayoutError(f"recast: the offset {layout.offset} cuts a unit of {ratio}")
+    outer = _moved_swizzle(layout, -_log2(ratio))
+    return ComposedLayout(outer, layout.offset // ratio, _wider(layout.layout, ratio))
+
+
+def _wider_digits(layout: CuteLayout, ratio: int) -> CuteLayout:
+    digits = [list(d) for d in layout.digits]
+    filled = 1
+    while filled < ratio:
+        found = [d for d in digits if d[1] == filled and d[0] > 1]
+        if not found:
+            raise LayoutError(f"recast: no digit of {layout} continues a unit at {filled}")
+        digit = found[0]
+        take = min(digit[0], ratio // filled)
+        if digit[0] % take or (ratio // filled) % take:
+            raise LayoutError(f"recast: {digit[0]}:{digit[1]} does not fill units of {ratio}")
+        digit[0], digit[1] = digit[0] // take, digit[1] * take
+        filled *= take
+    for digit in digits:
+        if digit[0] == 1:
+            digit[1] = 0 if digit[1] % ratio else digit[1]
+        elif digit[1] % ratio:
+            raise LayoutError(f"recast: stride {digit[1]} of {layout} cuts a unit of {ratio}")
+    return CuteLayout(
+        with_leaves(layout.shape, tuple(d[0] for d in digits)),
+        with_leaves(layout.stride, tuple(d[1] // ratio for d in digits)),
+    )
+
+
+def _narrower(layout: AnyCuteLayout, ratio: int) -> AnyCuteLayout:
+    if isinstance(layout, ComposedLayout):
+        outer = _moved_swizzle(layout, _log2(ratio))
+        return ComposedLayout(outer, layout.offset * ratio, _narrower(layout.layout, ratio))
+    units = [k for k, (n, step) in enumerate(layout.digits) if step == 1 and n > 1]
+    units = units or [k for k, (_, step) in enumerate(layout.digits) if step == 1]
+    if not units:
+        raise LayoutError(f"recast: no digit of stride 1 in {layout} holds the {ratio} parts")
+    digits = [
+        (n * ratio, 1) if k == units[0] else (n, step * ratio)
+        for k, (n, step) in enumerate(layout.digits)
+    ]
+    return CuteLayout(
+        with_leaves(layout.shape, tuple(n for n, _ in digits)),
+        with_leaves(layout.stride, tuple(step for _, step in digits)),
+    )
+
+
+def _log2(ratio: int) -> int:
+    if ratio & (ratio - 1):
+        raise LayoutError(f"recast: a swizzle in units of {ratio}, which is not a power of two")
+    return ratio.bit_length() - 1
+
+
+def _moved_swizzle(layout: ComposedLayout, bits: int) -> Swizzle:
+    swizzle = layout.outer
+    if not isinstance(swizzle, Swizzle):
+        raise LayoutError(f"recast: the outer part '{swizzle}' is not a swizzle")
+    if swizzle.base + bits < 0:
+        raise LayoutError(f"recast: {swizzle} moves parts of a unit of {1 << -bits}")
+    return Swizzle(swizzle.bits, swizzle.base + bits, swizzle.shift)
