@@ -69,9 +69,20 @@ def _compose(node: ast.Call) -> ComposeLayout:
 
 
 def _from_iters(node: ast.Call) -> TileLayout:
-    if node.args or node.keywords:
+    """Read what TVM prints for a layout without iterators: at most an offset."""
+    named = {k.arg: k.value for k in node.keywords}
+    offset = named.pop("offset", ast.Dict(keys=[], values=[]))
+    if node.args or named or not isinstance(offset, ast.Dict):
         refuse(_PEER, "from_iters with iterators is not read; write S[...] + R[...]")
-    return TileLayout(())
+    pairs = zip(offset.keys, offset.values, strict=True)
+    values = tuple((_key(k), integer(_PEER, v, "offset")) for k, v in pairs)
+    return TileLayout((), (), values)
+
+
+def _key(node: ast.expr | None) -> str:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        refuse(_PEER, "an offset's axis is written as a string")
+    return node.value
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:
@@ -95,9 +106,9 @@ def _sum(node: ast.expr) -> TileLayout:
         else:
             value, axis = _on_axis(term)
             offset[axis] = offset.get(axis, 0) + value
-    if shard is None:
+    if shard is None and not replica:
         refuse(_PEER, f"no S[shape:stride] in '{ast.unparse(node)[:60]}'")
-    return TileLayout(shard, replica, tuple(offset.items()))
+    return TileLayout(shard or (), replica, tuple(offset.items()))
 
 
 def _iters(node: ast.expr) -> tuple[Iter, ...]:

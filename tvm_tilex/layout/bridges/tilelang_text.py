@@ -23,7 +23,7 @@ __all__ = ["parse_tilelang"]
 _PEER = "tilelang"
 _PRINTED = re.compile(
     r"^(?P<kind>\w+)\((?P<shape>\([\d, ]*\)) -> \([^()]*\)"
-    r"(?:, replicate: (?P<replicate>\d+), thread: \d+, forward_thread: (?P<thread>.*),"
+    r"(?:, replicate: (?P<replicate>\d+), thread: [^,]+, forward_thread: (?P<thread>.*),"
     r" forward_index: (?P<index>\(.*\))|, transform: \((?P<names>[\w, ]*)\) -> (?P<values>\(.*\)))"
     r"(?P<rest>, combine: \d+.*)?\)$",
     re.DOTALL,

@@ -1,0 +1,251 @@
+"""One suite a peer family: run every case on every peer and on the package, and judge.
+
+A row is ``(peer, op, case number, verdict, answer)``.
+"""
+
+from __future__ import annotations
+
+import brute
+import cases
+import judge
+import ours
+
+# After a crash of the key the listed operators would crash the same way; each costs a restart.
+FOLLOWERS = {
+    "logical_divide": judge.DIVIDES[1:],
+    "logical_product": judge.PRODUCTS[1:],
+}
+ABORTING = 40  # cases whose only outcome is an abort of the process, per operator
+
+
+def same(kind, value, expected):
+    """Return the verdict of an answer that must equal ``expected``."""
+    if kind == "crashed":
+        return "crashed"
+    if kind == "refused":
+        return "refuses"
+    return "agrees" if value == expected else "wrong: value"
+
+
+def cute(peers, seed, count):
+    """CuTe: evaluation, import and export of plain and swizzled layouts, and the operators."""
+    pairs = cases.cute_pairs(seed, count)
+    for number, case in enumerate(pairs):
+        yield from _cute_forms(peers, number, case["A"], "plain")
+        for peer in peers:
+            yield from _cute_operators(peer, number, case)
+        for op in judge.ALL:
+            kind, value = ours.cute_operator(op, case, judge.extent_of(case))
+            yield ours.NAME, op, number, judge.verdict(op, case, kind, value), value
+    swizzled = [p for p in peers if p.name in ("pycute", "cute_dsl")]
+    for number, form in enumerate(cases.cute_swizzles(seed, count // 3)):
+        yield from _cute_forms(swizzled, number, form, "swizzled")
+
+
+def _cute_forms(peers, number, form, what):
+    expected = brute.cute_values(form)
+    width = max(expected) - min(expected) + 1
+    for peer in peers:
+        kind, value = peer.ask("evaluate", form=form)
+        yield peer.name, f"evaluate {what}", number, same(kind, value, expected), value
+        kind, value = peer.ask("roundtrip", form=form)
+        found = value["values"] if kind == "value" else value
+        yield peer.name, f"import, export {what}", number, same(kind, found, expected), found
+        kind, value = peer.ask("cosize", form=form)
+        yield peer.name, f"cosize {what}", number, same(kind, value, width), value
+    kind, value = ours.answer(ours.cute_values, form)
+    yield ours.NAME, f"evaluate {what}", number, same(kind, value, expected), value
+    kind, value = ours.answer(ours.cute_map_roundtrip, form)
+    yield ours.NAME, f"import, export {what}", number, same(kind, value, expected), value
+    kind, value = ours.answer(lambda: ours.cute(form).cosize())
+    yield ours.NAME, f"cosize {what}", number, same(kind, value, width), value
+
+
+def _cute_operators(peer, number, case):
+    skipped = set()
+    for op in judge.ALL:
+        if op in skipped:
+            yield peer.name, op, number, "not run after a crash", None
+            continue
+        named = {"extent": judge.extent_of(case)} if op == "complement" else {}
+        if op in ("composition", *judge.DIVIDES, *judge.PRODUCTS):
+            named["B"] = case["B"]
+        kind, value = peer.ask(op, A=case["A"], **named)
+        if kind == "refused" and value.startswith("KeyError"):
+            continue  # the peer has no such operator
+        if kind == "crashed":
+            skipped.update(FOLLOWERS.get(op, ()))
+        yield peer.name, op, number, judge.verdict(op, case, kind, value), value
+
+
+def triton(peers, seed, count):
+    """Triton: evaluation, both directions, facts, composition and inversion."""
+    (peer,) = peers
+    aborts = {"invert": 0, "compose": 0, "invert_and_compose": 0}
+    for number, case in enumerate(cases.triton_pairs(seed, count)):
+        layout = case["A"]
+        expected = brute.linear_values(layout["bases"], layout["outs"])
+        kind, value = peer.ask("evaluate", layout=layout)
+        yield peer.name, "evaluate", number, same(kind, value, expected), value
+        kind, value = peer.ask("roundtrip", layout=layout)
+        found = value["values"] if kind == "value" and value["equal"] else value
+        yield peer.name, "import, export", number, same(kind, found, expected), found
+        mine = ours.triton(layout)
+        value = ours.triton_values(mine)
+        yield ours.NAME, "evaluate", number, same("value", value, expected), value
+        again = ours.triton_values(ours.TritonLayout.from_map(mine.map))
+        text = ours.triton_values(ours.parse_triton(str(mine)))
+        found = again if again == text else None
+        yield ours.NAME, "import, export", number, same("value", found, expected), found
+        yield from _triton_facts(peer, number, layout, expected)
+        for op in aborts:
+            yield from _triton_operator(peer, op, number, case, aborts)
+
+
+def _triton_facts(peer, number, layout, expected):
+    size = 1
+    for _, n in layout["outs"]:
+        size *= n
+    reached = len({tuple(row) for row in expected})
+    want = {"surjective": reached == size, "injective": reached == len(expected)}
+    kind, value = peer.ask("facts", layout=layout)
+    yield peer.name, "injective, surjective", number, same(kind, value, want), value
+    from tvm_tilex.layout import prove
+
+    proof = prove(ours.triton(layout).map, 0)
+    value = {k: getattr(proof, n).proven for k, n in PROOFS.items()}
+    decided = all(not getattr(proof, n).unknown for n in PROOFS.values())
+    yield ours.NAME, "injective, surjective", number, same("value", value if decided else 0, want), value
+
+
+PROOFS = {"surjective": "surjectivity", "injective": "injectivity"}
+
+
+def _triton_operator(peer, op, number, case, aborts):
+    exists = triton_answer_exists(op, case)
+    kind, value = ours.triton_operator(op, case)
+    found = ours.triton_values(value) if kind == "value" else value
+    yield ours.NAME, op, number, triton_verdict(op, case, kind, found, exists), found
+    if not exists:
+        aborts[op] += 1
+        if aborts[op] > ABORTING:
+            return
+    arguments = {"layout": case["A"]} if op == "invert" else {"A": case["A"]}
+    if op != "invert":
+        arguments["B"] = case["C" if op == "compose" else "B"]
+    kind, value = peer.ask(op, **arguments)
+    found = brute.linear_values(value["bases"], value["outs"]) if kind == "value" else value
+    yield peer.name, op, number, triton_verdict(op, case, kind, found, exists), found
+
+
+def triton_answer_exists(op, case):
+    """Whether the operator has an answer, by brute force."""
+    a = case["A"]
+    first = brute.linear_values(a["bases"], a["outs"])
+    if op == "compose":
+        sizes = [[n, 1 << len(v)] for n, v in case["C"]["bases"]]
+        return sizes == a["outs"]
+    if op == "invert":
+        size = 1
+        for _, n in a["outs"]:
+            size *= n
+        return len(first) == size == len({tuple(r) for r in first})
+    second = brute.linear_values(case["B"]["bases"], case["B"]["outs"])
+    return {tuple(r) for r in first} <= {tuple(r) for r in second}
+
+
+def triton_verdict(op, case, kind, found, exists):
+    """Judge by the law: ``C(A(x))``, ``A^-1(A(x)) = x``, ``B(C(x)) = A(x)``."""
+    if kind == "crashed":
+        return "crashed"
+    if kind == "refused":
+        return "refuses" if exists else "none"
+    if not exists:
+        return "wrong: an answer where none exists"
+    a = case["A"]
+    first = brute.linear_values(a["bases"], a["outs"])
+    if op == "compose":
+        second = brute.linear_values(case["C"]["bases"], case["C"]["outs"])
+        sizes = [n for _, n in a["outs"]]
+        return same(kind, found, [second[flat(row, sizes)] for row in first])
+    ins = [1 << len(v) for _, v in a["bases"]]
+    if op == "invert":
+        points = [unflat(i, ins) for i in range(len(first))]
+        sizes = [n for _, n in a["outs"]]
+        return same(kind, [found[flat(row, sizes)] for row in first], points)
+    second = brute.linear_values(case["B"]["bases"], case["B"]["outs"])
+    sizes = [1 << len(v) for _, v in case["B"]["bases"]]
+    return same(kind, [second[flat(row, sizes)] for row in found], first)
+
+
+def flat(row, sizes):
+    """Return the row-major number of a point."""
+    index = 0
+    for x, n in zip(row, sizes):
+        index = index * n + x
+    return index
+
+
+def unflat(index, sizes):
+    """Return the point of a row-major number."""
+    row = []
+    for n in reversed(sizes):
+        index, digit = divmod(index, n)
+        row.insert(0, digit)
+    return row
+
+
+def tilelang(peers, seed, count):
+    """TileLang: forward maps and both directions."""
+    (peer,) = peers
+    for number, case in enumerate(cases.tilelang_cases(seed, count)):
+        expected = brute.expression_values(case)
+        kind, value = peer.ask("evaluate_forward", case=case)
+        yield peer.name, "evaluate", number, same(kind, value, expected), value
+        kind, value = peer.ask("roundtrip_forward", case=case)
+        found = value
+        if kind == "value":
+            texts = [ours.parse_tilelang(value[k]) for k in ("text", "printed")]
+            readings = [ours.tilelang_values(t) for t in texts]
+            found = value["values"] if readings == [value["values"]] * 2 else readings
+        yield peer.name, "import, export", number, same(kind, found, expected), found
+        kind, value = ours.answer(lambda: ours.tilelang_values(ours.tilelang(case)))
+        yield ours.NAME, "evaluate", number, same(kind, value, expected), value
+        kind, value = ours.answer(lambda: ours.tilelang_map_roundtrip(ours.tilelang(case)))
+        yield ours.NAME, "import, export", number, same(kind, value, expected), value
+
+
+def tvm(peers, seed, count):
+    """TVM: locations over the shard and over a logical shape, span, both directions."""
+    (peer,) = peers
+    for number, case in enumerate(cases.tvm_cases(seed, count)):
+        expected = brute.tile_values(case)
+        for op in ("evaluate", "evaluate_shape"):
+            kind, value = peer.ask(op, case=case)
+            yield peer.name, op, number, same(kind, value, expected), value
+        kind, value = peer.ask("roundtrip", case=case)
+        found = value
+        if kind == "value":
+            agree = ours.parse_tvm(value["text"]) == ours.parse_tvm(value["printed"])
+            found = value["values"] if agree else value
+        yield peer.name, "import, export", number, same(kind, found, expected), found
+        mine = ours.tvm(case)
+        value = ours.tvm_locations(mine.placement)
+        yield ours.NAME, "evaluate", number, same("value", value, expected), value
+        over = ours.Placement(mine.map_over(case["shape"]), mine.placement.replica)
+        value = ours.tvm_locations(over)
+        yield ours.NAME, "evaluate_shape", number, same("value", value, expected), value
+        value = ours.tvm_map_roundtrip(mine)
+        text = ours.tvm_locations(ours.parse_tvm(str(mine)).placement)
+        found = value if value == text else [value, text]
+        yield ours.NAME, "import, export", number, same("value", found, expected), found
+        if case.get("swizzle"):
+            width = max(dict(map(tuple, c[0])).get("m", 0) for c in expected) + 1
+            kind, value = peer.ask("span", case=case)
+            short = kind == "value" and value < width
+            yield peer.name, "span covers", number, "wrong: short" if short else "agrees", value
+            covered = mine.map.codomain.box_size >= width
+            yield ours.NAME, "span covers", number, "agrees" if covered else "wrong: short", None
+
+
+SUITES = {"cute": cute, "triton": triton, "tilelang": tilelang, "tvm": tvm}
