@@ -6,6 +6,8 @@ Shares no code with the package or with any peer, and knows nothing of either.
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
+from functools import lru_cache
 from math import prod
 
 
@@ -23,7 +25,7 @@ def cute_at(shape, stride, index):
     """CuTe: colexicographic digits; the last mode is not reduced (unbounded)."""
     extents, steps = leaves(shape), leaves(stride)
     total = 0
-    for number, (n, d) in enumerate(zip(extents, steps)):
+    for number, (n, d) in enumerate(zip(extents, steps, strict=True)):
         if number == len(extents) - 1:
             return total + index * d
         total += (index % n) * d
@@ -39,7 +41,7 @@ def swizzle(bits, base, shift, x):
 
 
 def cute_values(form):
-    """Values in order of ``[shape, stride]``, or of ``{"swizzle" | "outer", "offset", "layout"}``."""
+    """Values in order of ``[shape, stride]``, or of a swizzle or layout applied to one."""
     if isinstance(form, dict):
         inner = cute_values(form["layout"])
         if "outer" in form:
@@ -55,10 +57,10 @@ def linear_values(bases, outs):
     found = []
     for point in itertools.product(*(range(1 << len(v)) for _, v in bases)):
         row = [0] * len(outs)
-        for x, (_, vectors) in zip(point, bases):
+        for x, (_, vectors) in zip(point, bases, strict=True):
             for bit, vector in enumerate(vectors):
                 if x >> bit & 1:
-                    row = [a ^ b for a, b in zip(row, vector)]
+                    row = [a ^ b for a, b in zip(row, vector, strict=True)]
         found.append(row)
     return found
 
@@ -74,7 +76,10 @@ def tile_values(case):
         copies = []
         for copy in itertools.product(*(range(n) for n, _, _ in case["replica"])):
             where = {}
-            steps = [*zip(point, case["shard"]), *zip(copy, case["replica"])]
+            steps = [
+                *zip(point, case["shard"], strict=True),
+                *zip(copy, case["replica"], strict=True),
+            ]
             for digit, (_, stride, axis) in steps:
                 where[axis] = where.get(axis, 0) + digit * stride
             for axis, value in case["offset"]:
@@ -93,7 +98,7 @@ def expression_values(case):
     extents = case["shape"] + ([case["replicate"]] if case["replicate"] > 1 else [])
     found = []
     for point in itertools.product(*map(range, extents)):
-        known = dict(zip(names, point))
+        known = dict(zip(names, point, strict=True))
         found.append([eval(c, {"__builtins__": {}}, dict(known)) for c in code])
     return found
 
@@ -163,3 +168,91 @@ def tiling_heads(values, step, count):
             del left[v + k * step]
         heads.append(v)
     return heads
+
+
+PRIME = 2**31 - 1
+LONGEST = 400  # the greatest value for which every digit system is tried
+
+
+@lru_cache(maxsize=4096)
+def left_inverse_exists(image):
+    """Whether some shape:stride L has ``L(image[i]) = i``; None where that is not decided.
+
+    Every sequence of extents whose product stays at or below the greatest value is tried (the
+    last mode is unbounded); its strides are one linear system, solved modulo a prime first.
+    """
+    top = max(image)
+    if min(image) < 0:
+        return False
+    if top > LONGEST:
+        return None
+    undecided = False
+    for extents in systems(top):
+        rows = [[*digits_of(x, extents), i] for i, x in enumerate(image)]
+        if not _consistent(rows):
+            continue
+        found = _integers(rows)
+        if found:
+            return True
+        undecided = undecided or found is None
+    return None if undecided else False
+
+
+def systems(top, product=1):
+    """Yield extents of all digits but the last; a digit past ``top`` changes nothing."""
+    yield ()
+    for n in range(2, top // product + 1):
+        for rest in systems(top, product * n):
+            yield (n, *rest)
+
+
+def digits_of(x, extents):
+    """Return the digits of ``x``, the last one unbounded."""
+    row = []
+    for n in extents:
+        x, digit = divmod(x, n)
+        row.append(digit)
+    return [*row, x]
+
+
+def _consistent(rows):
+    """Gaussian elimination modulo a prime; an inconsistent system stays so over the integers."""
+    pivots = {}
+    for row in rows:
+        row = list(row)
+        for column, base in pivots.items():
+            factor = row[column]
+            if factor:
+                row = [(a - factor * b) % PRIME for a, b in zip(row, base, strict=True)]
+        lead = next((k for k, a in enumerate(row[:-1]) if a), None)
+        if lead is None:
+            if row[-1]:
+                return False
+            continue
+        scale = pow(row[lead], -1, PRIME)
+        pivots[lead] = [a * scale % PRIME for a in row]
+    return True
+
+
+def _integers(rows):
+    """Solve exactly with free unknowns at 0: True, False (never integral), None (not decided)."""
+    pivots = {}
+    for row in rows:
+        row = [Fraction(a) for a in row]
+        for column, base in pivots.items():
+            factor = row[column]
+            row = [a - factor * b for a, b in zip(row, base, strict=True)]
+        lead = next((k for k, a in enumerate(row[:-1]) if a), None)
+        if lead is None:
+            if row[-1]:
+                return False
+            continue
+        row = [a / row[lead] for a in row]
+        for column, base in pivots.items():
+            factor = base[lead]
+            pivots[column] = [a - factor * b for a, b in zip(base, row, strict=True)]
+        pivots[lead] = row
+    unknowns = len(rows[0]) - 1
+    if all(row[-1].denominator == 1 for row in pivots.values()):
+        return True
+    return False if len(pivots) == unknowns else None

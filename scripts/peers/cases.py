@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from math import prod
 
 EXTENTS = [1, 2, 3, 4, 5, 6, 8]
+LARGEST = 256  # points of a TVM or TileLang case, copies included
 
 
 def cute_layout(rng):
@@ -35,6 +37,22 @@ def cute_pairs(seed, count):
     return [{"A": cute_layout(rng), "B": cute_layout(rng)} for _ in range(count)]
 
 
+def cute_signed(seed, count):
+    """Plain layouts with strides of both signs."""
+    rng = random.Random(f"signed {seed}")
+    found = []
+    for _ in range(count):
+        shape, stride = cute_layout(rng)
+        found.append([shape, _signed(rng, stride)])
+    return found
+
+
+def _signed(rng, nest):
+    if isinstance(nest, list):
+        return [_signed(rng, x) for x in nest]
+    return nest * rng.choice([1, -1])
+
+
 def cute_swizzles(seed, count):
     """Swizzled layouts with an offset, and element widths for the recast."""
     rng = random.Random(f"swizzle {seed}")
@@ -44,7 +62,9 @@ def cute_swizzles(seed, count):
         shift = rng.choice([1, -1]) * rng.randint(bits, 4)
         layout = cute_layout(rng)
         offset = rng.choice([0, 0, 1, 8, 24])
-        found.append({"swizzle": [bits, rng.randint(0, 4), shift], "offset": offset, "layout": layout})
+        found.append(
+            {"swizzle": [bits, rng.randint(0, 4), shift], "offset": offset, "layout": layout}
+        )
     return found
 
 
@@ -69,7 +89,7 @@ def triton_layout(rng, names=("register", "lane", "warp", "block"), outs=None):
 
 
 def triton_pairs(seed, count):
-    """Pairs of layouts: half arbitrary, half with B spanning its outputs (so that A is solvable)."""
+    """Pairs: half arbitrary, half with B spanning its outputs, so that A is solvable."""
     rng = random.Random(f"triton {seed}")
     found = []
     for number in range(count):
@@ -84,10 +104,10 @@ def triton_pairs(seed, count):
             rng.shuffle(units)
             names = ["register", "lane", "warp", "block"]
             cut = sorted(rng.randint(0, len(units)) for _ in range(3))
-            spans = zip([0, *cut], [*cut, len(units)])
-            b["bases"] = [[n, units[i:j]] for n, (i, j) in zip(names, spans)]
+            spans = zip([0, *cut], [*cut, len(units)], strict=True)
+            b["bases"] = [[n, units[i:j]] for n, (i, j) in zip(names, spans, strict=True)]
         sizes = [
-            [name, size * rng.choice([1, 1, 1, 1, 2]) if number % 5 == 4 else size]
+            [name, max(1, size * rng.choice([2, 2, 4, 1]) // 2) if number % 5 == 4 else size]
             for name, size in a["outs"]
         ]
         found.append({"A": a, "B": b, "C": after(rng, sizes)})
@@ -116,8 +136,7 @@ def tvm_layout(rng):
     def iters(count, extents):
         steps = [0, 1, 1, 2, 3, 4, 8, 16, 100]
         return [
-            [rng.choice(extents), rng.choice([*steps, low]) , rng.choice(axes)]
-            for _ in range(count)
+            [rng.choice(extents), rng.choice([*steps, low]), rng.choice(axes)] for _ in range(count)
         ]
 
     case = {
@@ -137,13 +156,12 @@ def tvm_cases(seed, count):
     """TVM layouts, each with a logical shape of the same size."""
     rng = random.Random(f"tvm {seed}")
     found = []
-    for _ in range(count):
+    while len(found) < count:
         case = tvm_layout(rng)
-        size = 1
-        for n, _, _ in case["shard"]:
-            size *= n
+        size, copies = (prod(n for n, _, _ in case[k]) for k in ("shard", "replica"))
         case["shape"] = factors(rng, size)
-        found.append(case)
+        if size * copies <= LARGEST:
+            found.append(case)
     return found
 
 
@@ -158,7 +176,9 @@ def factors(rng, size):
 
 
 def _affine(rng, axes, shape):
-    terms = [f"{axis}*{rng.choice([1, 2, 3, 4, 8, n])}" for axis, n in zip(axes, shape)]
+    terms = [
+        f"{axis}*{rng.choice([1, 2, 3, 4, 8, n])}" for axis, n in zip(axes, shape, strict=False)
+    ]
     return " + ".join(terms) if terms else "0"
 
 
@@ -188,12 +208,14 @@ def tilelang_cases(seed, count):
     """Layouts and fragments: affine, digits, XOR, and expressions outside the grammar."""
     rng = random.Random(f"tilelang {seed}")
     found = []
-    for number in range(count):
+    while len(found) < count:
         rank = rng.choice([1, 2, 2, 3])
         axes = list("ijk"[:rank])
         shape = [rng.choice([1, 2, 3, 4, 6, 8, 10, 16]) for _ in axes]
-        fragment = number % 2 == 1
+        fragment = len(found) % 2 == 1
         replicate = rng.choice([1, 1, 2, 4]) if fragment else 1
+        if prod(shape) * replicate > LARGEST:
+            continue
         values = [_expression(rng, axes, shape) for _ in range(rng.choice([1, 1, 2]))]
         if fragment:
             free = "rep" if replicate > 1 else ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from protocol import lists, tuples
+import itertools
 
+from scripts.peers.protocol import lists, tuples
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout import operators, try_inverse
 from tvm_tilex.layout.bridges import (
     ComposeLayout,
     Iter,
-    Placement,
     TileLangFragment,
     TileLangLayout,
     TileLayout,
@@ -18,6 +18,7 @@ from tvm_tilex.layout.bridges import (
     parse_triton,
     parse_tvm,
 )
+from tvm_tilex.layout.bridges.placement import tabulate
 from tvm_tilex.layout.composite import Compose
 from tvm_tilex.layout.cute_layout import ComposedLayout, CuteLayout, Swizzle, parse_cute_layout
 
@@ -55,9 +56,16 @@ def form_of(layout):
 
 def cute_operator(op, case, extent):
     """Return the answer of one operator."""
-    function = getattr(operators, op)
+    function = getattr(operators, op, None)
     if op == "complement":
         return answer(lambda: form_of(function(cute(case["A"]), extent).layout))
+    if op == "composition (unbounded last mode)":
+        function = operators.composition
+        return answer(
+            lambda: form_of(
+                function(cute(case["A"]), cute(case["B"]), unbounded_last_mode=True).layout
+            )
+        )
     if op in ("coalesce", "right_inverse", "left_inverse"):
         return answer(lambda: form_of(function(cute(case["A"])).layout))
     return answer(lambda: form_of(function(cute(case["A"]), cute(case["B"])).layout))
@@ -71,7 +79,7 @@ def cute_values(form):
         map = layout.to_map(linear=True)
     except LayoutError:
         return direct  # a swizzle of a negative index has values, but no map
-    assert [map(i) for i in range(layout.size())] == direct
+    assert [value for _, (value,) in tabulate(map)] == direct
     return direct
 
 
@@ -92,14 +100,14 @@ def triton(layout):
 
 def triton_values(layout):
     """Values at every input, row-major over the input dimensions."""
-    return [lists(_row(layout.map(*p))) for p in layout.map.domain.points()]
+    return [list(values) for _, values in tabulate(layout.map)]
 
 
 def triton_operator(op, case):
     """Return the resulting layout of ``invert``, ``compose`` or ``invert_and_compose``."""
-    first = triton(case["A"])
     if op == "invert":
-        return answer(lambda: _inverse(first))
+        return answer(lambda: _inverse(triton(case["B"])))
+    first = triton(case["A"])
     if op == "compose":
         return answer(
             lambda: TritonLayout.from_map(Compose(_named(case["C"], first).map, first.map))
@@ -109,7 +117,7 @@ def triton_operator(op, case):
 
 def _named(case, first):
     second = triton(case)
-    if second.in_dims != first.out_dims:
+    if [n for n, _ in second.in_dims] != [n for n, _ in first.out_dims]:
         raise LayoutError(f"inputs {second.in_dims} are not the outputs {first.out_dims}")
     return second
 
@@ -119,10 +127,6 @@ def _inverse(layout):
     if found.value is None:
         raise LayoutError(str(found.verdict))
     return TritonLayout.from_map(found.value)
-
-
-def _row(value):
-    return value if isinstance(value, tuple) else (value,)
 
 
 # -- TileLang ---------------------------------------------------------------------------------
@@ -143,11 +147,17 @@ def tilelang(case):
 
 def tilelang_values(layout):
     """Rows in the order of (coordinates, rep), rep fastest."""
-    return [lists(_row(layout.map(*p))) for p in layout.map.domain.points()]
+    return [list(values) for _, values in tabulate(layout.map)]
 
 
-def tilelang_map_roundtrip(layout):
+def tilelang_case_values(case):
+    """Return the values of a case's own layout."""
+    return tilelang_values(tilelang(case))
+
+
+def tilelang_map_roundtrip(case):
     """Return the values after an export of the map and an import of it."""
+    layout = tilelang(case)
     if isinstance(layout, TileLangLayout):
         return tilelang_values(TileLangLayout.from_map(layout.map))
     replica = layout.placement.replica
@@ -170,15 +180,11 @@ def tvm(case):
 
 def tvm_locations(placement):
     """Per element the sorted locations of all copies, zeros left out."""
-    found = []
     keep = [placement.map.domain.names.index(n) for n in placement.logical]
     shape = [placement.map.domain.shape[k] for k in keep]
-    import itertools
-
-    for element in itertools.product(*map(range, shape)):
-        copies = placement.copies(*element)
-        found.append(sorted(lists(where) for where in copies.elements()))
-    return found
+    elements = itertools.product(*map(range, shape))
+    copies = (placement.copies(*element).elements() for element in elements)
+    return [sorted(lists(where) for where in places) for places in copies]
 
 
 def tvm_map_roundtrip(layout):

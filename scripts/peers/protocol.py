@@ -1,6 +1,6 @@
 """JSON lines between the parent and one worker process a peer; the worker side is stdlib only.
 
-A request is ``{"op": name, ...}``; the answer is ``{"value": ...}`` or ``{"refused": "Type: why"}``.
+A request is ``{"op": name, ...}``; the answer ``{"value": ...}`` or ``{"refused": "Type: why"}``.
 A worker that dies (a C++ assertion, SIGFPE) is started again by :class:`Peer`, and the request
 that killed it gets the verdict ``crashed(signal)``. Nothing is retried.
 """

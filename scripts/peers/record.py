@@ -6,10 +6,8 @@ import gzip
 import json
 import zlib
 
-import brute
-import cases
-import judge
-from protocol import ROOT
+from scripts.peers import brute, cases, judge
+from scripts.peers.protocol import ROOT
 
 FOLDER = ROOT / "tests" / "layout_peers"
 GENERATORS = {
@@ -51,6 +49,8 @@ def write(name, result):
     if name == "cute":
         swizzled = cases.cute_swizzles(result["seed"], result["cases"] // 3)
         data["swizzled"] = [[form, digest(brute.cute_values(form))] for form in swizzled]
+        signed = cases.cute_signed(result["seed"], result["cases"] // 3)
+        data["signed"] = [[form, digest(brute.cute_values(form))] for form in signed]
         data["operators"] = _operators(made, result)
     FOLDER.mkdir(exist_ok=True)
     text = json.dumps(data, separators=(",", ":"))

@@ -31,12 +31,10 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import record
-import suites
-import tables
-from protocol import Peer
+from scripts.peers import record, suites, tables
+from scripts.peers.protocol import Peer
 
 PEERS = {
     "cute": [("pycute", "pycute"), ("cute_dsl", "cute_dsl"), ("tilelang.cute", "tilelang")],
@@ -52,7 +50,9 @@ def start(name, environments):
     for peer, script in PEERS[name]:
         python = sys.executable if script == "tvm" else environments / script / "bin" / "python"
         if not Path(python).exists():
-            raise SystemExit(f"{peer}: no environment at {environments / script}; see the docstring")
+            raise SystemExit(
+                f"{peer}: no environment at {environments / script}; see the docstring"
+            )
         worker = Peer(peer, python, script)
         kind, versions = worker.ask("version")
         if kind != "value":

@@ -5,10 +5,11 @@ A row is ``(peer, op, case number, verdict, answer)``.
 
 from __future__ import annotations
 
-import brute
-import cases
-import judge
-import ours
+from math import prod
+
+from scripts.peers import brute, cases, judge, ours
+from tvm_tilex.layout import prove
+from tvm_tilex.layout.bridges import Placement
 
 # After a crash of the key the listed operators would crash the same way; each costs a restart.
 FOLLOWERS = {
@@ -34,9 +35,11 @@ def cute(peers, seed, count):
         yield from _cute_forms(peers, number, case["A"], "plain")
         for peer in peers:
             yield from _cute_operators(peer, number, case)
-        for op in judge.ALL:
+        for op in filter(lambda op: judge.applies(op, case), judge.ALL):
             kind, value = ours.cute_operator(op, case, judge.extent_of(case))
             yield ours.NAME, op, number, judge.verdict(op, case, kind, value), value
+    for number, form in enumerate(cases.cute_signed(seed, count // 3)):
+        yield from _cute_forms(peers, number, form, "signed")
     swizzled = [p for p in peers if p.name in ("pycute", "cute_dsl")]
     for number, form in enumerate(cases.cute_swizzles(seed, count // 3)):
         yield from _cute_forms(swizzled, number, form, "swizzled")
@@ -64,13 +67,15 @@ def _cute_forms(peers, number, form, what):
 def _cute_operators(peer, number, case):
     skipped = set()
     for op in judge.ALL:
+        if not judge.applies(op, case):
+            continue
         if op in skipped:
             yield peer.name, op, number, "not run after a crash", None
             continue
         named = {"extent": judge.extent_of(case)} if op == "complement" else {}
-        if op in ("composition", *judge.DIVIDES, *judge.PRODUCTS):
+        if op.startswith("composition") or op in (*judge.DIVIDES, *judge.PRODUCTS):
             named["B"] = case["B"]
-        kind, value = peer.ask(op, A=case["A"], **named)
+        kind, value = peer.ask(op.split()[0], A=case["A"], **named)
         if kind == "refused" and value.startswith("KeyError"):
             continue  # the peer has no such operator
         if kind == "crashed":
@@ -103,19 +108,21 @@ def triton(peers, seed, count):
 
 
 def _triton_facts(peer, number, layout, expected):
-    size = 1
-    for _, n in layout["outs"]:
-        size *= n
+    size = prod(n for _, n in layout["outs"])
     reached = len({tuple(row) for row in expected})
     want = {"surjective": reached == size, "injective": reached == len(expected)}
     kind, value = peer.ask("facts", layout=layout)
     yield peer.name, "injective, surjective", number, same(kind, value, want), value
-    from tvm_tilex.layout import prove
-
     proof = prove(ours.triton(layout).map, 0)
     value = {k: getattr(proof, n).proven for k, n in PROOFS.items()}
     decided = all(not getattr(proof, n).unknown for n in PROOFS.values())
-    yield ours.NAME, "injective, surjective", number, same("value", value if decided else 0, want), value
+    yield (
+        ours.NAME,
+        "injective, surjective",
+        number,
+        same("value", value if decided else 0, want),
+        value,
+    )
 
 
 PROOFS = {"surjective": "surjectivity", "injective": "injectivity"}
@@ -130,7 +137,7 @@ def _triton_operator(peer, op, number, case, aborts):
         aborts[op] += 1
         if aborts[op] > ABORTING:
             return
-    arguments = {"layout": case["A"]} if op == "invert" else {"A": case["A"]}
+    arguments = {"layout": case["B"]} if op == "invert" else {"A": case["A"]}
     if op != "invert":
         arguments["B"] = case["C" if op == "compose" else "B"]
     kind, value = peer.ask(op, **arguments)
@@ -143,13 +150,12 @@ def triton_answer_exists(op, case):
     a = case["A"]
     first = brute.linear_values(a["bases"], a["outs"])
     if op == "compose":
-        sizes = [[n, 1 << len(v)] for n, v in case["C"]["bases"]]
-        return sizes == a["outs"]
+        sizes = [1 << len(v) for _, v in case["C"]["bases"]]
+        return all(x < n for row in first for x, n in zip(row, sizes, strict=True))
     if op == "invert":
-        size = 1
-        for _, n in a["outs"]:
-            size *= n
-        return len(first) == size == len({tuple(r) for r in first})
+        values = brute.linear_values(case["B"]["bases"], case["B"]["outs"])
+        size = prod(n for _, n in case["B"]["outs"])
+        return len(values) == size == len({tuple(r) for r in values})
     second = brute.linear_values(case["B"]["bases"], case["B"]["outs"])
     return {tuple(r) for r in first} <= {tuple(r) for r in second}
 
@@ -166,22 +172,22 @@ def triton_verdict(op, case, kind, found, exists):
     first = brute.linear_values(a["bases"], a["outs"])
     if op == "compose":
         second = brute.linear_values(case["C"]["bases"], case["C"]["outs"])
-        sizes = [n for _, n in a["outs"]]
+        sizes = [1 << len(v) for _, v in case["C"]["bases"]]
         return same(kind, found, [second[flat(row, sizes)] for row in first])
-    ins = [1 << len(v) for _, v in a["bases"]]
+    b = case["B"]
+    second = brute.linear_values(b["bases"], b["outs"])
+    sizes = [1 << len(v) for _, v in b["bases"]]
     if op == "invert":
-        points = [unflat(i, ins) for i in range(len(first))]
-        sizes = [n for _, n in a["outs"]]
-        return same(kind, [found[flat(row, sizes)] for row in first], points)
-    second = brute.linear_values(case["B"]["bases"], case["B"]["outs"])
-    sizes = [1 << len(v) for _, v in case["B"]["bases"]]
+        points = [unflat(i, sizes) for i in range(len(second))]
+        outs = [n for _, n in b["outs"]]
+        return same(kind, [found[flat(row, outs)] for row in second], points)
     return same(kind, [second[flat(row, sizes)] for row in found], first)
 
 
 def flat(row, sizes):
     """Return the row-major number of a point."""
     index = 0
-    for x, n in zip(row, sizes):
+    for x, n in zip(row, sizes, strict=True):
         index = index * n + x
     return index
 
@@ -209,9 +215,9 @@ def tilelang(peers, seed, count):
             readings = [ours.tilelang_values(t) for t in texts]
             found = value["values"] if readings == [value["values"]] * 2 else readings
         yield peer.name, "import, export", number, same(kind, found, expected), found
-        kind, value = ours.answer(lambda: ours.tilelang_values(ours.tilelang(case)))
+        kind, value = ours.answer(ours.tilelang_case_values, case)
         yield ours.NAME, "evaluate", number, same(kind, value, expected), value
-        kind, value = ours.answer(lambda: ours.tilelang_map_roundtrip(ours.tilelang(case)))
+        kind, value = ours.answer(ours.tilelang_map_roundtrip, case)
         yield ours.NAME, "import, export", number, same(kind, value, expected), value
 
 
@@ -232,7 +238,7 @@ def tvm(peers, seed, count):
         mine = ours.tvm(case)
         value = ours.tvm_locations(mine.placement)
         yield ours.NAME, "evaluate", number, same("value", value, expected), value
-        over = ours.Placement(mine.map_over(case["shape"]), mine.placement.replica)
+        over = Placement(mine.map_over(case["shape"]), mine.placement.replica)
         value = ours.tvm_locations(over)
         yield ours.NAME, "evaluate_shape", number, same("value", value, expected), value
         value = ours.tvm_map_roundtrip(mine)
@@ -242,8 +248,10 @@ def tvm(peers, seed, count):
         if case.get("swizzle"):
             width = max(dict(map(tuple, c[0])).get("m", 0) for c in expected) + 1
             kind, value = peer.ask("span", case=case)
-            short = kind == "value" and value < width
-            yield peer.name, "span covers", number, "wrong: short" if short else "agrees", value
+            if kind == "value":
+                kind, value = "value", [value, value >= width]
+            covers = "wrong: short" if kind == "value" and not value[1] else "agrees"
+            yield peer.name, "span covers", number, covers if kind == "value" else kind, value
             covered = mine.map.codomain.box_size >= width
             yield ours.NAME, "span covers", number, "agrees" if covered else "wrong: short", None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 
+from scripts.peers import judge
+
 ORDER = ("agrees", "wrong", "refuses", "none", "rounded", "outside", "crashed", "not run")
 
 
@@ -37,12 +39,14 @@ def outcomes(name, result):
     heads = [f"{p} {_version(result, p)}".strip() for p in columns]
     lines = [
         f"Seed {result['seed']}, {result['cases']} cases; workers restarted: "
-        + ", ".join(f"{p} {n}" for p, n in result["restarts"].items()) + ".",
+        + ", ".join(f"{p} {n}" for p, n in result["restarts"].items())
+        + ".",
         "",
         "| operation | " + " | ".join(heads) + " |",
         "|---" * (len(heads) + 1) + "|",
     ]
-    for op in operations:
+    rank = {op: k for k, op in enumerate(judge.ALL)}
+    for op in sorted(operations, key=lambda op: rank.get(op, -1)):
         cells = " | ".join(_cell(counted[p, op]) for p in columns)
         lines.append(f"| {op} | {cells} |")
     return "\n".join(lines)

@@ -1,9 +1,11 @@
 """Worker for the CuTe DSL (nvidia-cutlass-dsl): the loop runs inside ``@cute.jit``, on the host."""
 
+from functools import partial
 from importlib.metadata import version
 
 import cutlass.cute as cute
-from protocol import lists, serve, tuples
+
+from scripts.peers.protocol import lists, serve, tuples
 
 ONE = ["coalesce", "right_inverse", "left_inverse"]
 TWO = [
@@ -41,6 +43,10 @@ def roundtrip(form):
     }
 
 
+def apply(name, **forms):
+    return show(getattr(cute, name)(*(build(form) for form in forms.values())))
+
+
 def recast(form, old_bits, new_bits):
     layout = cute.recast_layout(new_bits, old_bits, build(form))
     return [int(layout(i)) for i in range(int(cute.size(layout)))]
@@ -53,8 +59,7 @@ HANDLERS = {
     "roundtrip": roundtrip,
     "recast": recast,
     "complement": lambda A, extent: show(cute.complement(build(A), extent)),
-    **{n: lambda A, f=getattr(cute, n): show(f(build(A))) for n in ONE},
-    **{n: lambda A, B, f=getattr(cute, n): show(f(build(A), build(B))) for n in TWO},
+    **{n: partial(apply, n) for n in (*ONE, *TWO)},
 }
 
 

@@ -3,7 +3,8 @@
 from importlib.metadata import version
 
 import pycute
-from protocol import lists, serve, tuples
+
+from scripts.peers.protocol import lists, serve, tuples
 
 
 def build(form):

@@ -1,14 +1,16 @@
 """Worker for TileLang: Layout, Fragment, and its own CuTe module (a third implementation)."""
 
 import itertools
+from functools import partial
 from importlib.metadata import version
 
 import tilelang  # noqa: F401  (puts its own tvm on the path)
 import tilelang.layout.cute as cute
 import tvm
 import tvm_ffi
-from protocol import lists, serve, tuples
 from tilelang.layout import Fragment, Layout
+
+from scripts.peers.protocol import lists, serve, tuples
 
 ANALYZER = tvm.arith.Analyzer()
 
@@ -103,6 +105,10 @@ def show(made):
     return [lists(made.shape), lists(made.stride)]
 
 
+def apply(name, **forms):
+    return show(getattr(cute, name)(*(layout(form) for form in forms.values())))
+
+
 def roundtrip_cute(form):
     from tvm_tilex.layout.bridges.cute import from_cute
 
@@ -120,8 +126,7 @@ HANDLERS = {
     "cosize": lambda form: integer(cute.cosize(layout(form))),
     "roundtrip": roundtrip_cute,
     "complement": lambda A, extent: show(cute.complement(layout(A), extent)),
-    **{n: lambda A, f=getattr(cute, n): show(f(layout(A))) for n in ONE},
-    **{n: lambda A, B, f=getattr(cute, n): show(f(layout(A), layout(B))) for n in TWO},
+    **{n: partial(apply, n) for n in (*ONE, *TWO)},
 }
 
 if __name__ == "__main__":

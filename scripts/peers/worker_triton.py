@@ -3,8 +3,9 @@
 import itertools
 from importlib.metadata import version
 
-from protocol import lists, serve
 from triton._C.libtriton.linear_layout import LinearLayout
+
+from scripts.peers.protocol import lists, serve
 
 
 def build(layout, surjective=False):
@@ -18,7 +19,7 @@ def values(native):
     outs = [n for n, _ in native.out_dims]
     found = []
     for point in itertools.product(*(range(1 << len(v)) for _, v in native.bases)):
-        row = native.apply(dict(zip(names, point)))
+        row = native.apply(dict(zip(names, point, strict=True)))
         found.append([row[n] for n in outs])
     return found
 

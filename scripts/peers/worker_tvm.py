@@ -4,8 +4,9 @@ import itertools
 from importlib.metadata import version
 
 import tvm
-from protocol import serve
 from tvm.tirx.layout import Axis, ComposeLayout, Iter, TileLayout
+
+from scripts.peers.protocol import serve
 
 ANALYZER = tvm.sym.Analyzer()
 BINARY = {
@@ -72,7 +73,7 @@ def locations(native, extents, shape=None):
         copies = []
         for copy in itertools.product(*(range(n) for _, n, _ in replica)):
             where = dict(base)
-            for digit, (axis, _, stride) in zip(copy, replica):
+            for digit, (axis, _, stride) in zip(copy, replica, strict=True):
                 where[axis] = where.get(axis, 0) + digit * stride
             copies.append(sorted([n, v] for n, v in where.items() if v))
         found.append(sorted(copies))
@@ -105,7 +106,7 @@ HANDLERS = {
     "version": lambda: {n: version(n) for n in ("apache-tvm", "apache-tvm-ffi")},
     "evaluate": lambda case: locations(build(case), extents_of(case)),
     "evaluate_shape": lambda case: locations(build(case), case["shape"], case["shape"]),
-    "span": lambda case: integer(build(case).span("m")),
+    "span": lambda case: integer(build(case).span()),
     "roundtrip": roundtrip,
     "axis": lambda name: str(Axis.get(name).name),
 }

@@ -8,14 +8,18 @@ CuTe package is needed. Real objects are known by their attributes: ``shape`` an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tvm_tilex.errors import LayoutError
+from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.bridges.literal import refuse
 from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayout, Swizzle
 from tvm_tilex.layout.int_tuple import IntTuple, with_leaves
+from tvm_tilex.layout.nodes import BitLinear
+from tvm_tilex.layout.normalize import normalize
 
-__all__ = ["from_cute", "recast_cute", "to_cute_dsl", "to_pycute"]
+__all__ = ["cute_of_map", "from_cute", "recast_cute", "to_cute_dsl", "to_pycute"]
 
 _PEER = "cute"
 _SWIZZLES = (
@@ -69,6 +73,67 @@ def _outer(native: Any) -> Swizzle | CuteLayout:
     if not isinstance(layout, CuteLayout):
         refuse(_PEER, f"the outer part '{layout}' is neither a swizzle nor shape:stride")
     return layout
+
+
+def cute_of_map(map: LayoutMap) -> AnyCuteLayout:
+    """Return the CuTe layout of a map with one output, a swizzle being looked for.
+
+    As :meth:`CuteLayout.from_map`; in addition a map that is linear over GF(2) is written as
+    ``S<bits, base, shift> o shape:stride`` where undoing one swizzle leaves shape:stride. So
+    ``i*8 + (j ^ i)`` on 8 x 8 is ``S<3,0,3> o 0 o (8,8):(8,1)``.
+
+    Raises
+    ------
+    LayoutError
+        Where the map is neither.
+    """
+    try:
+        return CuteLayout.from_map(map)
+    except LayoutError as error:
+        linear = normalize(map)
+        found = _swizzled(linear) if isinstance(linear, BitLinear) else None
+        if found is None:
+            raise error
+        return found
+
+
+def _swizzled(map: BitLinear) -> AnyCuteLayout | None:
+    """Try the swizzles from few bits to many; undoing one must leave one bit per basis vector."""
+    if map.codomain.rank != 1 or any(map.translation):
+        return None
+    sizes = map.domain.shape
+    if any(n != 1 << len(basis) for n, basis in zip(sizes, map.basis, strict=True)):
+        return None
+    columns = [[vector[0] for vector in basis] for basis in map.basis]
+    top = max((c.bit_length() for basis in columns for c in basis), default=0)
+    for swizzle in _family(top):
+        undone = [[swizzle(c) for c in basis] for basis in columns]
+        bits = [c for basis in undone for c in basis]
+        if len(set(bits)) == len(bits) and all(c and not c & (c - 1) for c in bits):
+            shape, stride = zip(*(_mode(basis) for basis in undone), strict=True)
+            return ComposedLayout(swizzle, 0, CuteLayout(shape, stride))
+    return None
+
+
+def _family(top: int) -> Iterator[Swizzle]:
+    for bits in range(1, top // 2 + 1):
+        for shift in range(bits, top - bits + 1):
+            for base in range(top - bits - shift + 1):
+                yield Swizzle(bits, base, shift)
+                yield Swizzle(bits, base, -shift)
+
+
+def _mode(basis: list[int]) -> tuple[IntTuple, IntTuple]:
+    """Return shape and stride of one axis: runs of doubling bits are one digit."""
+    digits: list[list[int]] = []
+    for step in basis:
+        if digits and step == digits[-1][0] * digits[-1][1]:
+            digits[-1][0] *= 2
+        else:
+            digits.append([2, step])
+    if len(digits) < 2:
+        return tuple(digits[0]) if digits else (1, 0)  # type: ignore[return-value]
+    return tuple(n for n, _ in digits), tuple(d for _, d in digits)
 
 
 def to_pycute(layout: AnyCuteLayout, pycute: Any) -> Any:

@@ -131,7 +131,7 @@ def apply_operation(peer: str, operator: str, values: list[Expr]) -> Expr:
 
 
 def _parts(node: ast.expr) -> tuple[str, list[ast.expr]]:
-    if isinstance(node, ast.BinOp):
+    if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Div):
         return type(node.op).__name__, [node.left, node.right]
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return type(node.ops[0]).__name__, [node.left, node.comparators[0]]

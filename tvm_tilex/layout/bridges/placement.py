@@ -11,21 +11,37 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.correspondence import LayoutCorr, ReplicaKind, span
 from tvm_tilex.layout.index_set import IndexSet
 from tvm_tilex.layout.nodes import Project
 
-__all__ = ["Location", "Placement"]
+__all__ = ["Location", "Placement", "tabulate"]
 
 Location = tuple[tuple[str, int], ...]
 
 
-def location(names: tuple[str, ...], values: int | tuple[int, ...]) -> Location:
+def location(names: tuple[str, ...], values: tuple[int, ...]) -> Location:
     """Return the named coordinates that are not zero: an absent axis and 0 are the same place."""
-    row = values if isinstance(values, tuple) else (values,)
-    return tuple(sorted((n, v) for n, v in zip(names, row, strict=True) if v))
+    return tuple(sorted((n, v) for n, v in zip(names, values, strict=True) if v))
+
+
+def tabulate(map: LayoutMap) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return every point of a static domain with its values, last axis fastest."""
+    points = list(map.domain.points())
+    if not points or not map.domain.rank:
+        return [(point, _row(map.apply(*point))) for point in points]
+    found = map.apply_array(*np.array(points, dtype=np.int64).T)
+    columns = found if isinstance(found, tuple) else (found,)
+    values = np.stack(columns, axis=1).tolist()
+    return [(point, tuple(row)) for point, row in zip(points, values, strict=True)]
+
+
+def _row(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 @dataclass(frozen=True)
@@ -76,8 +92,8 @@ class Placement:
     def _table(self) -> dict[tuple[int, ...], Counter[Location]]:
         found: dict[tuple[int, ...], Counter[Location]] = {}
         keep = [self.map.domain.names.index(n) for n in self.logical]
-        for point in self.map.domain.points():
-            where = location(self.map.codomain.names, self.map.apply(*point))
+        for point, values in tabulate(self.map):
+            where = location(self.map.codomain.names, values)
             found.setdefault(tuple(point[k] for k in keep), Counter())[where] += 1
         return found
 

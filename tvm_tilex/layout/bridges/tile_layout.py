@@ -55,7 +55,7 @@ class TileLayout:
     replica
         Iterators of the copies; every combination is one copy.
     offset
-        Pairs of axis and value.
+        Pairs of axis and value; their order has no meaning and is sorted.
     """
 
     shard: tuple[Iter, ...]
@@ -66,6 +66,7 @@ class TileLayout:
         names = [name for name, _ in self.offset]
         if len(set(names)) != len(names):
             raise LayoutError(f"tvm layout: the offset names an axis twice: {names}")
+        object.__setattr__(self, "offset", tuple(sorted(self.offset)))
 
     @property
     def size(self) -> int:
