@@ -67,12 +67,13 @@ def verdict(op, case, kind, value):
     """Return the verdict of one answer ``(kind, value)`` of a worker or of the package."""
     if kind == "crashed":
         return "crashed"
-    exists = answer_exists(op, case)
     if kind == "refused":
-        return {True: "refuses", False: "none", None: "outside"}[exists]
+        return {True: "refuses", False: "none", None: "outside"}[answer_exists(op, case)]
     if not isinstance(value, dict) and any(n <= 0 for n in brute.leaves(value[0])):
         return "wrong: extent zero or less"
-    if exists is None:
+    if op == "left_inverse" and not injective(values(case["A"])):
+        return "outside"  # whether one exists is a search, and needed for a refusal only
+    if op != "left_inverse" and answer_exists(op, case) is None:
         return "outside"
     if op == "left_inverse":
         points = enumerate(values(case["A"]))

@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -34,6 +35,20 @@ def serve(handlers):
             answer = {"refused": f"{type(error).__name__}: {text[-160:]}"}
         out.write(json.dumps(answer) + "\n")
         out.flush()
+
+
+def timed(build, evaluate, size, forms, repeats):
+    """Return the least CPU seconds to build every layout, and to evaluate every point of each."""
+    spent = []
+    for _ in range(repeats):
+        began = time.process_time()
+        layouts = [build(form) for form in forms]
+        middle = time.process_time()
+        for layout in layouts:
+            for index in range(size(layout)):
+                evaluate(layout, index)
+        spent.append((middle - began, time.process_time() - middle))
+    return [min(seconds) for seconds in zip(*spent, strict=True)]
 
 
 class Peer:

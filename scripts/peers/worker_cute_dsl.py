@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import cutlass.cute as cute
 
-from scripts.peers.protocol import lists, serve, tuples
+from scripts.peers.protocol import lists, serve, timed, tuples
 
 ONE = ["coalesce", "right_inverse", "left_inverse"]
 TWO = [
@@ -58,6 +58,7 @@ HANDLERS = {
     "cosize": lambda form: int(cute.cosize(build(form))),
     "roundtrip": roundtrip,
     "recast": recast,
+    "time": partial(timed, build, lambda x, i: x(i), lambda x: int(cute.size(x))),
     "complement": lambda A, extent: show(cute.complement(build(A), extent)),
     **{n: partial(apply, n) for n in (*ONE, *TWO)},
 }

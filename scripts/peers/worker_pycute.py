@@ -1,10 +1,11 @@
 """Worker for NVIDIA's pycute (package nvidia-cutlass; PyPI's pycute is another project)."""
 
+from functools import partial
 from importlib.metadata import version
 
 import pycute
 
-from scripts.peers.protocol import lists, serve, tuples
+from scripts.peers.protocol import lists, serve, timed, tuples
 
 
 def build(form):
@@ -51,6 +52,7 @@ HANDLERS = {
     "evaluate": evaluate,
     "cosize": cosize,
     "roundtrip": roundtrip,
+    "time": partial(timed, build, lambda x, i: x(i), lambda x: x.size()),
     "coalesce": plain("coalesce"),
     "composition": plain("composition", "B"),
     "complement": plain("complement", "extent"),

@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 from tilelang.layout import Fragment, Layout
 
-from scripts.peers.protocol import lists, serve, tuples
+from scripts.peers.protocol import lists, serve, timed, tuples
 
 ANALYZER = tvm.arith.Analyzer()
 
@@ -125,6 +125,7 @@ HANDLERS = {
     "evaluate": evaluate_cute,
     "cosize": lambda form: integer(cute.cosize(layout(form))),
     "roundtrip": roundtrip_cute,
+    "time": partial(timed, layout, lambda x, i: x(i), lambda x: integer(cute.size(x))),
     "complement": lambda A, extent: show(cute.complement(layout(A), extent)),
     **{n: partial(apply, n) for n in (*ONE, *TWO)},
 }

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SUITES = ("cute", "triton", "tilelang", "tvm")
 SHARE = 16
 # Refusals of ours although an answer exists; none may be added silently.
-DECLINED = {"left_inverse": {284, 748, 952}}
+DECLINED: dict[str, set[int]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ UNIQUE = (
 
 def checked(op, number, judge):
     if op in judge.OPERATORS:
-        return True
+        return True  # a second or two of CPU time for all of them
     return number % SHARE == judge.ALL.index(op) % SHARE
 
 

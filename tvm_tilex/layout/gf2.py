@@ -15,6 +15,7 @@ from tvm_tilex.layout.expr import Constant, Coordinate, Expr, Op, Operation
 __all__ = ["BitForm", "BitMatrix", "bit_matrix"]
 
 _MASK = 2**64 - 1
+_LISTED = 4096
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,24 @@ class BitMatrix:
             if not vector and self.kernel is None:
                 self.kernel = combination
         self.rank = len(pivots)
+
+    def spans(self, axis: int, extent: int) -> bool:
+        """Whether ``[0, extent)`` of one axis reaches all that its whole bits reach.
+
+        Then a ragged axis counts like a full one: the image is the span of the columns.
+        """
+        columns = [c for c, (a, _) in zip(self.columns, self.inputs, strict=True) if a == axis]
+        if extent == 1 << len(columns):
+            return True
+        if extent > _LISTED:
+            return False
+        reached = [0]
+        for x in range(1, extent):
+            reached.append(reached[x & (x - 1)] ^ columns[(x & -x).bit_length() - 1])
+        whole = {0}
+        for column in columns:
+            whole |= {value ^ column for value in whole}
+        return set(reached) == whole
 
     def maximum(self, row: int) -> tuple[int, list[int]]:
         """Return the greatest pattern of output ``row`` on the enclosing box, and a point there.

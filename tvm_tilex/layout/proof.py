@@ -305,8 +305,8 @@ class Prover:
         if image is not None:
             return image.size
         matrix = self.matrix(0)
-        axes = self.map.domain.axes
-        if matrix is not None and all((a.bounds()[1] + 1) & a.bounds()[1] == 0 for a in axes):
+        sizes = enumerate(a.bounds()[1] + 1 for a in self.map.domain.axes)
+        if matrix is not None and all(matrix.spans(axis, size) for axis, size in sizes):
             return 1 << matrix.rank
         return None
 

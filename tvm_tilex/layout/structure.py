@@ -2,25 +2,100 @@
 
 from __future__ import annotations
 
+from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.composite import Compose, Product, Transform
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.nodes import Identity, IndexExpr, Permute
-from tvm_tilex.layout.verdict import LayoutProof, Verdict, proven
+from tvm_tilex.layout.verdict import LayoutProof, Verdict, Witness, disproven, proven
 
 __all__ = ["by_structure"]
 
 
 def by_structure(map: LayoutMap, flat: LayoutProof) -> LayoutProof:
     """Return ``flat`` with UNKNOWN facts filled in from the structure of ``map``."""
-    found = _facts(map)
-    if not found:
-        return flat
+    found = {name: proven(reason) for name, reason in _facts(map).items()}
+    if any(verdict.unknown and name not in found for name, verdict in flat.items()):
+        found.update(_refuted(map))
     merged = [
-        proven(found[name]) if verdict.unknown and name in found else verdict
+        found[name] if verdict.unknown and name in found else verdict
         for name, verdict in flat.items()
     ]
     return LayoutProof(*merged)
+
+
+def _refuted(map: LayoutMap) -> dict[str, Verdict]:
+    """Refute from the inner map: what collides inside collides, and few values stay few."""
+    from tvm_tilex.layout.proof import prove
+    from tvm_tilex.layout.queries import cardinality
+
+    if not isinstance(map, (Compose, Transform)):
+        return {}
+    inner = map.inner if isinstance(map, Compose) else map.map
+    found: dict[str, Verdict] = {}
+    collision = prove(inner, 0).injectivity
+    if collision.disproven and collision.witness is not None:
+        shown = _same_pair(map, collision.witness)
+        if shown is not None:
+            a, b = shown.points
+            reason = f"{a} and {b} have the same value already in the inner map"
+            found["injectivity"] = disproven(reason, shown)
+    reached, target = cardinality(inner, 0), cardinality(map.codomain, 0)
+    if reached.value is not None and target.value is not None and reached.value < target.value:
+        reason = f"the inner map has {reached.value} values, the codomain {target.value} points"
+        found["surjectivity"] = disproven(reason, Witness(text=reason))
+    if isinstance(map, Compose):
+        found.update(_refuted_outside(map))
+    return found
+
+
+def _refuted_outside(map: Compose) -> dict[str, Verdict]:
+    """Refute from the outer map where the inner one reaches its whole domain."""
+    from tvm_tilex.layout.proof import prove
+
+    if not (_same_space(map) and prove(map.inner, 0).surjectivity.proven):
+        return {}
+    outer = prove(map.outer, 0)
+    found: dict[str, Verdict] = {}
+    if outer.surjectivity.disproven:
+        reason = f"the outer map is not onto: {outer.surjectivity.reason}"
+        missing = outer.surjectivity.witness
+        found["surjectivity"] = disproven(reason, missing or Witness(text=reason))
+    collision = outer.injectivity.witness
+    if outer.injectivity.disproven and collision is not None:
+        shown = _same_pair(map, _pulled_back(map, collision))
+        if shown is not None:
+            a, b = shown.points
+            found["injectivity"] = disproven(f"{a} and {b} meet in the outer map", shown)
+    return found
+
+
+def _pulled_back(map: Compose, witness: Witness) -> Witness:
+    """Return a pair of points that the inner map takes to the pair of ``witness``, if found."""
+    from tvm_tilex.layout.preimage import preimage
+
+    try:
+        points = tuple(next(preimage(map.inner, *point).points()) for point in witness.points)
+    except (LayoutError, StopIteration):
+        return Witness()
+    return Witness(points)
+
+
+def _same_space(map: Compose) -> bool:
+    source, target = map.inner.codomain, map.outer.domain
+    return source.axes == target.axes and source.guards == target.guards
+
+
+def _same_pair(map: LayoutMap, witness: Witness) -> Witness | None:
+    """Return the inner witness with the values of ``map`` itself, evaluated; None where partial."""
+    from tvm_tilex.layout.witness import value_at
+
+    if len(witness.points) != 2 or map.domain.parameters:
+        return None
+    values = [value_at(map, point, {}) for point in witness.points]
+    if values[0] != values[1] or not isinstance(values[0], tuple):
+        return None
+    return Witness(witness.points, (values[0], values[0]))
 
 
 def _facts(map: LayoutMap) -> dict[str, str]:
@@ -55,10 +130,7 @@ def _composition(map: Compose) -> dict[str, str]:
         found["bounds"] = "the outer map stays in its codomain"
     if _all("injectivity", parts):
         found["injectivity"] = "both parts are injective"
-    onto = map.inner.codomain.axes == map.outer.domain.axes and (
-        map.inner.codomain.guards == map.outer.domain.guards
-    )
-    if onto and _all("surjectivity", parts):
+    if _same_space(map) and _all("surjectivity", parts):
         found["surjectivity"] = "both parts are onto"
     return found
 

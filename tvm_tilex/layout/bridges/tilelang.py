@@ -22,6 +22,7 @@ from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.interval import Interval, IntervalAnalysis, Unsafe
 from tvm_tilex.layout.nodes import IndexExpr
 from tvm_tilex.layout.normalize import normalize
+from tvm_tilex.layout.proof import prove
 from tvm_tilex.layout.text import expr_text
 from tvm_tilex.layout.visitor import leaves, substitute
 
@@ -260,8 +261,9 @@ def _lambda(axes: tuple[str, ...], values: tuple[Expr, ...]) -> str:
 def forward_map(domain: IndexSet, values: dict[str, Expr]) -> LayoutMap:
     """Return the normalized map; the codomain is the hull of 0 and the values.
 
-    The hull is exact for a mixed-radix map and on domains of at most 65,536 points, and an
-    interval bound beyond.
+    The hull is exact on domains of at most 65,536 points where the exact bounds are also proved
+    of the normal form; elsewhere it is the interval bound of the expressions, or, for a form that
+    is linear over GF(2) on a ragged box, the next power of two.
 
     Raises
     ------
@@ -274,9 +276,13 @@ def forward_map(domain: IndexSet, values: dict[str, Expr]) -> LayoutMap:
     except Unsafe as reason:
         raise LayoutError(f"tilelang layout: {reason}") from None
     raw = IndexExpr(domain, _hull(values, bounds), tuple(values.values()))
-    if prod(domain.shape) <= _ENUMERATED:
-        raw = IndexExpr(domain, _hull(values, _measured(raw)), raw.values)
-    return normalize(raw)
+    hulls = [_measured(raw)] if prod(domain.shape) <= _ENUMERATED else []
+    hulls += [bounds, [(low, (1 << max(high, 0).bit_length()) - 1) for low, high in bounds]]
+    for hull in hulls:
+        found = normalize(IndexExpr(domain, _hull(values, hull), raw.values))
+        if prove(found, 0).bounds.proven:
+            return found
+    return raw
 
 
 def _hull(values: dict[str, Expr], bounds: list[Interval]) -> IndexSet:

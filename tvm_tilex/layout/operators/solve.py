@@ -16,15 +16,16 @@ __all__ = ["solved_left_inverse"]
 
 _POINTS = 1 << 10
 _MODES = 6
-_SMALL = 64
+_SMALL = 256
+_PRIME = 2**31 - 1
 
 
 def solved_left_inverse(layout: CuteLayout) -> CuteLayout | None:
     """Return a layout L with ``L(A(i)) = i``, or None where the search finds none.
 
     For fixed extents the law is linear in the strides of L: one equation per index of A. Tried are
-    the digit systems over the strides of A and their gcds, and for values below 64 every system of
-    up to five digits. Layouts of up to 1024 points.
+    the digit systems over the strides of A and their gcds, and for values below 256 every system
+    there is. Layouts of up to 1024 points.
     """
     if layout.size() > _POINTS or len(layout.digits) > _MODES:
         return None
@@ -33,7 +34,7 @@ def solved_left_inverse(layout: CuteLayout) -> CuteLayout | None:
     every = _every_system(size) if size <= _SMALL else ()
     for extents in chain(_digit_systems(layout, size), every):
         rows = [colex_digits(value, extents) for value in values]
-        steps = _solve(rows)
+        steps = _solve(rows) if _consistent(rows) else None
         if steps is not None:
             return of_digits(zip(extents, steps, strict=True))
     return None
@@ -53,13 +54,30 @@ def _digit_systems(layout: CuteLayout, size: int) -> Iterator[tuple[int, ...]]:
 
 
 def _every_system(size: int) -> Iterator[tuple[int, ...]]:
-    """Yield the extents of all digit systems for indices below ``size``, of up to five digits."""
+    """Yield the extents of all digit systems for indices below ``size``, few digits first."""
     queue: deque[tuple[tuple[int, ...], int]] = deque([((), 1)])
     while queue:
         inner, below = queue.popleft()
         yield (*inner, -(-size // below))
-        if len(inner) < 4:
-            queue.extend(((*inner, n), below * n) for n in range(2, (size - 1) // below + 1))
+        queue.extend(((*inner, n), below * n) for n in range(2, (size - 1) // below + 1))
+
+
+def _consistent(rows: list[tuple[int, ...]]) -> bool:
+    """Whether the system has a solution modulo a prime; a cheap test, most systems fail early."""
+    pivots: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        work = [*row, number]
+        for column, pivot in pivots.items():
+            factor = work[column]
+            if factor:
+                work = [(a - factor * b) % _PRIME for a, b in zip(work, pivot, strict=True)]
+        lead = next((k for k, entry in enumerate(work[:-1]) if entry), None)
+        if lead is not None:
+            scale = pow(work[lead], -1, _PRIME)
+            pivots[lead] = [entry * scale % _PRIME for entry in work]
+        elif work[-1]:
+            return False
+    return True
 
 
 def _solve(rows: list[tuple[int, ...]]) -> tuple[int, ...] | None:
