@@ -17,6 +17,7 @@ from tvm_tilex.layout.bridges import (
     parse_tilelang,
     parse_triton,
     parse_tvm,
+    recast_cute,
 )
 from tvm_tilex.layout.bridges.placement import tabulate
 from tvm_tilex.layout.composite import Compose
@@ -81,6 +82,11 @@ def cute_values(form):
         return direct  # a swizzle of a negative index has values, but no map
     assert [value for _, (value,) in tabulate(map)] == direct
     return direct
+
+
+def recast_values(form, old_bits, new_bits):
+    """Return the values in other units."""
+    return list(recast_cute(cute(form), old_bits, new_bits).values())
 
 
 def cute_map_roundtrip(form):

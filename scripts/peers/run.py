@@ -38,6 +38,7 @@ from scripts.peers.protocol import Peer
 
 PEERS = {
     "cute": [("pycute", "pycute"), ("cute_dsl", "cute_dsl"), ("tilelang.cute", "tilelang")],
+    "units": [("cute_dsl", "cute_dsl")],
     "triton": [("triton", "triton")],
     "tilelang": [("tilelang", "tilelang")],
     "tvm": [("tvm", "tvm")],
@@ -99,7 +100,7 @@ def main(argv=None):
         failed += sum(n for v, n in ours.items() if v.startswith(("wrong", "crashed")))
         if options.tables:
             tables.replace(options.tables, name, text)
-        if options.record:
+        if options.record and name in record.GENERATORS:
             record.write(name, result)
     return 1 if failed else 0
 

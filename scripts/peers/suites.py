@@ -5,6 +5,7 @@ A row is ``(peer, op, case number, verdict, answer)``.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from scripts.peers import brute, cases, judge, ours
@@ -81,6 +82,47 @@ def _cute_operators(peer, number, case):
         if kind == "crashed":
             skipped.update(FOLLOWERS.get(op, ()))
         yield peer.name, op, number, judge.verdict(op, case, kind, value), value
+
+
+WIDTHS = {"8 to 16 bits": (8, 16), "8 to 64 bits": (8, 64), "16 to 8 bits": (16, 8)}
+
+
+def units(peers, seed, count):
+    """The same storage in wider and narrower units, swizzles included."""
+    (peer,) = peers
+    forms = cases.cute_swizzles(seed, count // 2)
+    forms += [case["A"] for case in cases.cute_pairs(seed, count - len(forms))]
+    for number, form in enumerate(forms):
+        old = brute.cute_values(form)
+        for op, bits in WIDTHS.items():
+            kind, value = peer.ask("recast", form=form, old_bits=bits[0], new_bits=bits[1])
+            yield peer.name, op, number, units_verdict(old, kind, value, *bits), value
+            kind, value = ours.answer(ours.recast_values, form, *bits)
+            yield ours.NAME, op, number, units_verdict(old, kind, value, *bits), value
+
+
+def units_verdict(old, kind, value, old_bits, new_bits):
+    """Judge: an old value is the unit of its parts, in order; no part is lost or made."""
+    if kind == "crashed":
+        return "crashed"
+    ratio = max(old_bits, new_bits) // min(old_bits, new_bits)
+    if kind == "refused" and new_bits > old_bits:
+        whole = [v // ratio for v in old if v % ratio == 0]
+        return "refuses" if _parts(whole, ratio) == sorted(old) else "none"
+    if kind == "refused":
+        return "refuses" if 1 in (b - a for a, b in pairwise(old)) else "none"
+    wide, narrow = (value, old) if new_bits > old_bits else (old, value)
+    if _parts(wide, ratio) != sorted(narrow):
+        return "wrong: not the same storage"
+    rows = [[(i, v // ratio) for i, v in enumerate(narrow) if v % ratio == k] for k in range(ratio)]
+    if any([v for _, v in row] != wide for row in rows):
+        return "wrong: order of units"
+    moved = [{i - j for (i, _), (j, _) in zip(row, rows[0], strict=True)} for row in rows]
+    return "agrees" if all(len(d) == 1 for d in moved) else "wrong: order inside a unit"
+
+
+def _parts(wide, ratio):
+    return sorted(v * ratio + k for v in wide for k in range(ratio))
 
 
 def triton(peers, seed, count):
@@ -256,4 +298,4 @@ def tvm(peers, seed, count):
             yield ours.NAME, "span covers", number, "agrees" if covered else "wrong: short", None
 
 
-SUITES = {"cute": cute, "triton": triton, "tilelang": tilelang, "tvm": tvm}
+SUITES = {"cute": cute, "units": units, "triton": triton, "tilelang": tilelang, "tvm": tvm}

@@ -149,6 +149,19 @@ def test_inexact_recasts_are_refused(text, old, new, rule):
         recast_cute(parse_cute_layout(text), old, new)
 
 
+def test_a_swizzle_of_no_bits_has_no_unit_to_cut():
+    layout = parse_cute_layout("S<0,1,-3> o 24 o (8,2):(1,8)")
+    assert str(recast_cute(layout, 8, 64)) == "S<0,0,-3> o 3 o (1,2):(1,1)"
+
+
+def test_a_swizzle_that_stays_inside_the_units():
+    """Its bits never meet the layout: the wider units are checked point by point."""
+    layout = parse_cute_layout("S<2,0,4> o 0 o (6,2):(1,6)")
+    assert str(recast_cute(layout, 8, 16)) == "S<1,0,4> o 0 o (3,2):(1,3)"
+    with pytest.raises(LayoutError, match="moves parts of a unit of 8"):
+        recast_cute(parse_cute_layout("S<2,1,4> o 0 o (8,8):(8,1)"), 8, 64)
+
+
 def test_units_across_digits():
     """Units of four filled by two digits; the rest keeps its hierarchy."""
     assert (

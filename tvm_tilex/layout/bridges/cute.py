@@ -22,6 +22,7 @@ from tvm_tilex.layout.normalize import normalize
 __all__ = ["cute_of_map", "from_cute", "recast_cute", "to_cute_dsl", "to_pycute"]
 
 _PEER = "cute"
+_CHECKED = 65536  # points to compare where a swizzle reaches into a unit
 _SWIZZLES = (
     ("bits", "base", "shift"),
     ("num_bits", "num_base", "num_shift"),
@@ -188,8 +189,9 @@ def recast_cute(layout: AnyCuteLayout, old_bits: int, new_bits: int) -> AnyCuteL
     Raises
     ------
     LayoutError
-        Where the widths do not divide each other, a unit is not filled by whole digits, a swizzle
-        or an offset cuts a unit, or no digit of stride 1 can hold the narrower parts. (CuTe's
+        Where the widths do not divide each other, a unit is not filled by whole digits, an offset
+        cuts a unit, a swizzle moves parts of one (unless it is found not to on any point of a
+        layout of up to 65,536), or no digit of stride 1 can hold the narrower parts. (CuTe's
         ``recast_layout`` rounds in some of these cases.)
     """
     if old_bits < 1 or new_bits < 1 or (old_bits % new_bits and new_bits % old_bits):
@@ -206,8 +208,30 @@ def _wider(layout: AnyCuteLayout, ratio: int) -> AnyCuteLayout:
         return _wider_digits(layout, ratio)
     if layout.offset % ratio:
         raise LayoutError(f"recast: the offset {layout.offset} cuts a unit of {ratio}")
+    inner = _wider(layout.layout, ratio)
     outer = _moved_swizzle(layout, -_log2(ratio))
-    return ComposedLayout(outer, layout.offset // ratio, _wider(layout.layout, ratio))
+    built = ComposedLayout(outer, layout.offset // ratio, inner)
+    if outer.bits < getattr(layout.outer, "bits", 0) and not _same_storage(built, layout, ratio):
+        raise LayoutError(f"recast: {layout.outer} moves parts of a unit of {ratio}")
+    return built
+
+
+def _same_storage(wide: ComposedLayout, narrow: ComposedLayout, ratio: int) -> bool:
+    """Whether each value of ``wide`` is the unit of its parts in ``narrow``, by enumeration.
+
+    Part k must come at the same distance from part 0 in every unit: no order inside is lost.
+    """
+    if narrow.size() > _CHECKED:
+        return False
+    new = list(wide.values())
+    places: list[list[int]] = [[] for _ in range(ratio)]
+    for index, value in enumerate(narrow.values()):
+        part = places[value % ratio]
+        if len(part) >= len(new) or value // ratio != new[len(part)]:
+            return False
+        part.append(index)
+    distances = ({b - a for a, b in zip(places[0], part, strict=True)} for part in places)
+    return all(len(p) == len(new) for p in places) and all(len(d) == 1 for d in distances)
 
 
 def _wider_digits(layout: CuteLayout, ratio: int) -> CuteLayout:
@@ -262,6 +286,5 @@ def _moved_swizzle(layout: ComposedLayout, bits: int) -> Swizzle:
     swizzle = layout.outer
     if not isinstance(swizzle, Swizzle):
         raise LayoutError(f"recast: the outer part '{swizzle}' is not a swizzle")
-    if swizzle.base + bits < 0:
-        raise LayoutError(f"recast: {swizzle} moves parts of a unit of {1 << -bits}")
-    return Swizzle(swizzle.bits, swizzle.base + bits, swizzle.shift)
+    base = swizzle.base + bits
+    return Swizzle(max(swizzle.bits + min(base, 0), 0), max(base, 0), swizzle.shift)
