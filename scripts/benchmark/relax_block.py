@@ -55,11 +55,13 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.second(x))))
 
 
-def imported(model, x):
+def imported(model, x, dynamic_shapes=None):
     """The model as a Relax module of fused PrimFuncs, before any schedule."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = from_exported_program(torch.export.export(model, (x,)))
+        module = from_exported_program(
+            torch.export.export(model, (x,), dynamic_shapes=dynamic_shapes)
+        )
     return tvm.ir.transform.Sequential(
         [
             relax.transform.LegalizeOps(),

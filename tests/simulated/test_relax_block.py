@@ -68,6 +68,24 @@ def test_same_outputs_on_llvm(block):
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=2e-6)
 
 
+def test_a_dynamic_batch_on_llvm(script):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.LayerNorm(24), torch.nn.RMSNorm(24), torch.nn.Softmax(-1))
+    module = script.imported(
+        model.eval(), torch.randn(2, 5, 24), dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    target = resolve_target("llvm")
+    with target:
+        schedule = tx.transform.ScheduleReductions("unordered_tree")
+        executable = tvm.compile(schedule(module), target=target, tir_pipeline="tilex")
+    assert sum(outcome.reason is None for outcome in schedule.report) == 3
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    for batch in (1, 2, 9):
+        x = torch.randn(batch, 5, 24)
+        (found,) = machine["main"](tvm.runtime.tensor(x.numpy()))
+        np.testing.assert_allclose(found.numpy(), model(x).detach(), rtol=1e-5, atol=2e-6)
+
+
 def test_same_outputs_in_the_simulator(script, block):
     """Every kernel of the block, ours and dlight's, from one build of each function."""
     module, x, expected = block

@@ -435,10 +435,26 @@ def diagonal(x: T.Buffer((6, 6), "float32"), y: T.Buffer((6,), "float32")):
                 y[vi] = y[vi] + x[vi, vk] * d[vi, vi]
 
 
-def symbolic():
-    n = te.var("n", "int64")
-    x = te.placeholder((n, 8), name="x")
-    return function(x, topi.sum(x, axis=-1))
+def symbolic(make, *shape):
+    """A function whose extents given as text are symbolic; all are int64, as Relax's are."""
+    known = {}
+    extents = [
+        known.setdefault(e, te.var(e, "int64"))
+        if isinstance(e, str)
+        else tvm.tirx.IntImm("int64", e)
+        for e in shape
+    ]
+    x = te.placeholder(extents, name="x")
+    return function(x, make(x))
+
+
+def topi_weights(columns):
+    extent = tvm.tirx.IntImm("int64", columns)
+    return [topi.full([extent], "float32", value) for value in (1.0, 0.0)]
+
+
+def last_softmax(x):
+    return topi.nn.softmax(x, axis=-1)
 
 
 def dense(rows):
@@ -476,7 +492,14 @@ LEFT = {
         applied(lambda x: topi.sum(x, axis=-1), 6, 8, dtype="int32"),
         "reduction type: x_red is int32 state",
     ),
-    "symbolic": (symbolic(), "is symbolic"),
+    "symbolic width": (
+        symbolic(lambda x: topi.sum(x, axis=-1), 6, "n"),
+        "the reduced extent n of block x_red is symbolic",
+    ),
+    "several symbols": (
+        symbolic(last_softmax, "b", "t", 8),
+        "its b * t rows depend on several symbolic extents",
+    ),
 }
 
 
@@ -487,6 +510,52 @@ def test_everything_else_is_left_with_a_reason(name, target):
     result, reason = scheduled(func, target)
     assert result.same_as(func), "touched"
     assert words in reason, reason
+
+
+# Rows that are counted at launch
+
+DYNAMIC = {
+    "softmax": symbolic(last_softmax, "n", 33),
+    "softmax of four dimensions": symbolic(last_softmax, "n", 3, 4, 33),
+    "rows inside": symbolic(last_softmax, 3, "n", 33),
+    "layer_norm": symbolic(
+        lambda x: topi.nn.layer_norm(x, *topi_weights(64), [2], 1e-5), "n", 5, 64
+    ),
+    "sum": symbolic(lambda x: topi.sum(x, axis=-1), "n", 33),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_dynamic_rows_on_llvm(name):
+    result, reason = scheduled(DYNAMIC[name], LLVM)
+    assert reason is None
+    built = tvm.compile(module(result), target=LLVM, tir_pipeline="tilex")
+    original = tvm.compile(module(DYNAMIC[name]), target=LLVM)
+    for rows in (0, 1, 7):
+        values = [
+            np.random.default_rng(rows)
+            .standard_normal([int(getattr(e, "value", rows)) for e in p.ty.shape])
+            .astype(np.float32)
+            for p in result.params
+        ]
+        tensors = [[tvm.runtime.tensor(v) for v in values] for _ in range(2)]
+        built["main"](*tensors[0])
+        original["main"](*tensors[1])
+        found, wanted = (t[-1].numpy() for t in tensors)
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("target", [METAL, CUDA], ids=["metal", "cuda"])
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_dynamic_rows_are_proved_and_planned(name, target):
+    result, reason = scheduled(DYNAMIC[name], target)
+    assert reason is None
+    proof = ProofRecord.from_json(str(result.attrs[attrs.PROOF]))
+    assert proof.admitted and all(row.verdict == "PROVEN" for row in proof.rows)
+    ((symbol, span),) = result.attrs[attrs.DIMENSIONS].items()
+    assert symbol == "n" and int(span[0]) == 0
+    built = tvm.compile(module(result), target=target, tir_pipeline="tilex")
+    assert "main_kernel" in str(built.mod.imports[0].inspect_source())
 
 
 def test_a_scheduled_function_is_left():

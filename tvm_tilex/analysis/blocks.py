@@ -7,16 +7,16 @@
             buffer[v0, v1] = op(buffer[v0, v1], f(v0, v1, vk))
 
 becomes a :class:`Nest` whose expressions are over the loop variables. Only what nobody has
-scheduled is read: serial loops from 0 with constant extents, one block of one store, no predicate,
-every buffer stored by one nest. Anything else is a :class:`Foreign` with its reason.
+scheduled is read: serial loops from 0, reductions of constant extent, one block of one store, no
+predicate, every buffer stored by one nest. Anything else is a :class:`Foreign` with its reason.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.analysis.counts import Count, known_extent
 from tvm_tilex.analysis.purity import impure_call, loads
 from tvm_tilex.tirx.compat import PrimFunc, Var, s_tir, structural_map, tirx
 
@@ -35,8 +35,13 @@ class Loop:
     """One loop of a nest; ``reduces`` where its block variable is a reduction."""
 
     variable: Any
-    extent: int
+    extent: Any  # an int, or a variable that is known at launch
     reduces: bool
+
+    @property
+    def unit(self) -> bool:
+        """Whether the loop certainly runs once."""
+        return isinstance(self.extent, int) and self.extent == 1
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,9 @@ class Nest:
         return tuple(loop for loop in self.loops if loop.reduces)
 
     @property
-    def count(self) -> int:
+    def count(self) -> Count:
         """Number of stored elements."""
-        return math.prod(loop.extent for loop in self.spatial)
+        return Count.of(loop.extent for loop in self.spatial)
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def _oversized(nests: list[Nest]) -> str | None:
     for nest in nests:
         for loop in nest.loops:
             limit = 2 ** (int(str(loop.variable.ty.dtype).removeprefix("int")) - 1)
-            if math.prod(loop.extent for loop in nest.loops) >= limit:
+            if Count.of(other.extent for other in nest.loops).factor >= limit:
                 return f"block {nest.name} has more elements than its index type"
     return None
 
@@ -153,8 +158,10 @@ def _loop_problem(loop: Any) -> str | None:
     name = loop.loop_var.name
     if loop.kind != tirx.ForKind.SERIAL or loop.annotations:
         return f"loop {name} is scheduled already"
-    if not isinstance(loop.extent, tirx.IntImm):
-        return f"the extent {loop.extent} of loop {name} is symbolic"
+    if known_extent(loop.extent) is None:
+        return f"the extent {loop.extent} of loop {name} is no integer or variable"
+    if str(loop.extent.ty.dtype) != str(loop.loop_var.ty.dtype):
+        return f"the extent of loop {name} has another integer type than its variable"
     from_zero = isinstance(loop.min, tirx.IntImm) and loop.min.value == 0
     unit = loop.step is None or getattr(loop.step, "value", 0) == 1
     return None if from_zero and unit else f"loop {name} does not run from 0 by 1"
@@ -174,8 +181,10 @@ def _nest(name: str, loops: list[Any], realize: Any) -> Nest | Foreign:
             return Foreign(f"block {name} binds {variable.var.name} to {value}, not to one loop")
         kinds[at[0]] = kind
     for loop, kind in zip(loops, kinds, strict=True):
-        if kind is None and int(loop.extent.value) > 1:
+        if kind is None and known_extent(loop.extent) != 1:
             return Foreign(f"loop {loop.loop_var.name} repeats block {name}")
+        if kind and not isinstance(known_extent(loop.extent), int):
+            return Foreign(f"the reduced extent {loop.extent} of block {name} is symbolic")
     bound = {
         variable.var: value
         for variable, value in zip(block.iter_vars, realize.iter_values, strict=True)
@@ -198,7 +207,7 @@ def _nest(name: str, loops: list[Any], realize: Any) -> Nest | Foreign:
     return Nest(
         name,
         tuple(
-            Loop(loop.loop_var, int(loop.extent.value), bool(kind))
+            Loop(loop.loop_var, known_extent(loop.extent), bool(kind))
             for loop, kind in zip(loops, kinds, strict=True)
         ),
         store.buffer,

@@ -31,6 +31,7 @@ from tvm_tilex.analysis.purity import loads
 from tvm_tilex.ir.ops import Combiner
 from tvm_tilex.ir.types import DTYPES
 from tvm_tilex.lowering import SharedTileMaterialization
+from tvm_tilex.plan.candidates import MAX_GRID
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import (
     IRModule,
@@ -121,6 +122,8 @@ def canonicalize(
     form = row_form(blocks, materialization, view_loads)
     if isinstance(form, Foreign):
         return form
+    if len(form.rows.symbols) > 1:
+        return Foreign(f"its {form.rows} rows depend on several symbolic extents")
     if permission.refusal is not None:
         return Foreign(permission.refusal)
     if not attrs.noalias(function):
@@ -129,6 +132,10 @@ def canonicalize(
     if isinstance(body, Foreign):
         return body
     result = function.with_body(body).with_attr(attrs.STAGE, "reference")
+    if form.rows.symbols:
+        (symbol,) = form.rows.symbols
+        limit = MAX_GRID // form.rows.factor
+        result = result.with_attr(attrs.DIMENSIONS, {str(symbol.name): [0, limit]})
     if attrs.OPTIONS not in result.attrs:
         result = result.with_attr(attrs.OPTIONS, CompileOptions().to_json())
     return result
@@ -165,7 +172,7 @@ class _Emitter:
         return tirx.For(
             self.form.program,
             self._integer(0),
-            self._integer(self.form.rows),
+            self.form.rows.expression(self.dtype),
             tirx.ForKind.PARALLEL,
             sequence(*self.statements),
             None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_tilex.analysis.blocks import Blocks, Foreign, Nest
+from tvm_tilex.analysis.counts import Count, known_extent
 from tvm_tilex.analysis.purity import calls, loads
 from tvm_tilex.lowering import SharedTileMaterialization
 from tvm_tilex.tirx.compat import TensorLoad, Var, structural_map, tirx
@@ -24,7 +25,7 @@ EXPENSIVE_ONLY = SharedTileMaterialization.EXPENSIVE_ONLY
 
 
 def remaining_nests(
-    blocks: Blocks, rows: int, mode: SharedTileMaterialization
+    blocks: Blocks, rows: Count, mode: SharedTileMaterialization
 ) -> tuple[Nest, ...] | Foreign:
     """The nests that remain; ``rows`` is the number of programs, ``mode`` says what tiles stay."""
     values: list[tuple[Nest, tuple[Any, ...], Any]] = []  # nest, its variables, its value
@@ -55,20 +56,21 @@ def remaining_nests(
         single = {
             loop.variable: tirx.IntImm(str(loop.variable.ty.dtype), 0)
             for loop in nest.loops
-            if loop.extent == 1 and not any(loop.variable.same_as(v) for v in variables)
+            if loop.unit and not any(loop.variable.same_as(v) for v in variables)
         }
         values.append((nest, variables, substitute(value, single)))
     return tuple(kept)
 
 
-def _stays(nest: Nest, rows: int, uses: int, mode: SharedTileMaterialization) -> bool:
+def _stays(nest: Nest, rows: Count, uses: int, mode: SharedTileMaterialization) -> bool:
     """Whether an elementwise intermediate keeps storage in the row's program."""
-    if nest.count % rows or nest.count < rows:
+    elements = nest.count.over(rows)
+    if not elements:
         return False  # not one value or one tile a row
     if str(nest.buffer.ty.dtype) not in ("float32", "int32"):
         return False  # private storage is of 32-bit scalars
     expensive = not CHEAP.issuperset(calls(nest.value))
-    if nest.count == rows:
+    if elements == 1:
         return uses > 1 or expensive
     if mode is PRESERVE:
         return uses > 1
@@ -84,12 +86,12 @@ def _own_variables(nest: Nest) -> tuple[Any, ...] | None:
     variables: list[Any] = []
     for index, extent in zip(nest.indices, nest.buffer.ty.shape, strict=True):
         at_zero = isinstance(index, tirx.IntImm) and index.value == 0
-        if at_zero and int(extent.value) == 1:
+        if at_zero and known_extent(extent) == 1:
             variables.append(tirx.Var("one", str(extent.ty.dtype)))
         elif isinstance(index, Var) and any(index.same_as(loop.variable) for loop in nest.loops):
             variables.append(index)
         else:
             return None
     stored = [[v.same_as(loop.variable) for v in variables].count(True) for loop in nest.loops]
-    whole = all(n == 1 for n, loop in zip(stored, nest.loops, strict=True) if loop.extent > 1)
+    whole = all(n == 1 for n, loop in zip(stored, nest.loops, strict=True) if not loop.unit)
     return tuple(variables) if whole and max(stored, default=0) <= 1 else None

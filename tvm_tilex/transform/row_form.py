@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_tilex.analysis.blocks import Blocks, Foreign, Loop, Nest
+from tvm_tilex.analysis.counts import Count, known_extent
 from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.lowering import SharedTileMaterialization
 from tvm_tilex.tirx.compat import Analyzer, Range, TensorLoad, structural_map, tirx
@@ -52,7 +53,7 @@ class RowForm:
 
     blocks: Blocks
     program: Any
-    rows: int
+    rows: Count
     nests: tuple[RowNest, ...]
     views: tuple[Any, ...]
     proofs: _Builder
@@ -77,7 +78,7 @@ def row_form(blocks: Blocks, mode: SharedTileMaterialization, view_loads: int) -
         return Foreign("it has no reduction")
     rows = reductions[0].count
     for nest in reductions:
-        if nest.count != rows:
+        if not nest.count.same(rows):
             return Foreign(
                 f"block {nest.name} reduces to {nest.count} elements, "
                 f"{reductions[0].name} to {rows}"
@@ -96,7 +97,7 @@ def row_form(blocks: Blocks, mode: SharedTileMaterialization, view_loads: int) -
 @dataclass
 class _Builder:
     blocks: Blocks
-    rows: int
+    rows: Count
     program: Any = field(init=False)
     stored: tuple[Any, ...] = ()
 
@@ -124,9 +125,12 @@ class _Builder:
 
     def _analyzer(self, loops: tuple[Loop, ...]) -> Any:
         analyzer = Analyzer()
-        bounds = [(self.program, self.rows), *((loop.variable, loop.extent) for loop in loops)]
+        for symbol in self.rows.symbols:  # a program that runs has a row
+            analyzer.bind(symbol, Range.from_min_extent(self._integer(1), self._integer(2**31 - 1)))
+        bounds = [(self.program, self.rows.expression(self.blocks.index_dtype))]
+        bounds += [(loop.variable, self._integer(loop.extent)) for loop in loops]
         for variable, extent in bounds:
-            analyzer.bind(variable, Range.from_min_extent(self._integer(0), self._integer(extent)))
+            analyzer.bind(variable, Range.from_min_extent(self._integer(0), extent))
         return analyzer
 
     def _row(self, nest: Nest) -> RowNest | Foreign:
@@ -154,39 +158,41 @@ class _Builder:
                 f"block {nest.name} stores {nest.buffer.name}[{at_text}], "
                 "not proved to be of its own row"
             )
-        elements = _size(nest.buffer) // self.rows
-        return RowNest(nest, loops, indices, slot, elements, value)
+        return RowNest(nest, loops, indices, slot, self._elements(nest.buffer) or 0, value)
 
     def _split(self, nest: Nest) -> tuple[dict[Any, Any], tuple[Loop, ...]] | Foreign:
         """Leading loops by the row's coordinates; the other loops, those of extent 1 left out."""
         at: dict[Any, Any] = {}
-        leading, product = 0, 1
-        while product < self.rows and leading < len(nest.loops):
+        dtype = self.blocks.index_dtype
+        leading, product = 0, Count()
+        while not product.same(self.rows) and leading < len(nest.loops):
             if nest.loops[leading].reduces:
                 break
-            product *= nest.loops[leading].extent
             leading += 1
-        if product != self.rows:
+            product = Count.of(loop.extent for loop in nest.loops[:leading])
+        if not product.same(self.rows):
             return Foreign(f"the leading loops of block {nest.name} are not the {self.rows} rows")
-        rest = self.rows
         for position, loop in enumerate(nest.loops[:leading]):
-            rest //= loop.extent
+            rest = Count.of(inner.extent for inner in nest.loops[position + 1 : leading])
             coordinate = self.program
-            if loop.extent == 1:
+            if loop.unit:
                 coordinate = self._integer(0)
             else:
-                if rest > 1:
-                    coordinate = tirx.floordiv(coordinate, self._integer(rest))
+                if not rest.same(Count()):
+                    coordinate = tirx.floordiv(coordinate, rest.expression(dtype))
                 if position > 0:
-                    coordinate = tirx.floormod(coordinate, self._integer(loop.extent))
+                    own = Count.of([loop.extent]).expression(dtype)
+                    coordinate = tirx.floormod(coordinate, own)
             at[loop.variable] = coordinate
         others = nest.loops[leading:]
         if nest.reduced:
             return self._reduction(nest, at, others)
         for loop in others:
-            if loop.extent == 1:
+            if not isinstance(loop.extent, int):
+                return Foreign(f"block {nest.name} has the symbolic extent {loop.extent} in a row")
+            if loop.unit:
                 at[loop.variable] = self._integer(0)
-        return at, tuple(loop for loop in others if loop.extent > 1)
+        return at, tuple(loop for loop in others if not loop.unit)
 
     def _reduction(
         self, nest: Nest, at: dict[Any, Any], others: tuple[Loop, ...]
@@ -218,10 +224,9 @@ class _Builder:
         return self._own_slot(load.source, tuple(load.indices), loops)
 
     def _own_slot(self, buffer: Any, indices: tuple[Any, ...], loops: tuple[Loop, ...]) -> Any:
-        size = _size(buffer)
-        if size is None or size % self.rows:
+        elements = self._elements(buffer)
+        if elements is None:
             return None
-        elements = size // self.rows
         analyzer = self._analyzer(loops)
         linear = _flattened(buffer, indices, self.blocks.index_dtype)
         slot = analyzer.simplify(linear - self.program * self._integer(elements))
@@ -244,16 +249,25 @@ class _Builder:
             if load.source.same_as(row.nest.buffer):
                 continue
             slot, size = self.slot(load, row.loops), _size(load.source)
-            if size == self.rows * loop.extent and self._is(slot, loop):
+            if self._elements(load.source) == loop.extent and self._is(slot, loop):
                 whole = True
             elif not mentions(load, loop.variable):
                 continue
-            elif size != loop.extent or not self._is_broadcast(load, loop):
+            elif not self._is_vector(size, loop) or not self._is_broadcast(load, loop):
                 return (
                     f"block {row.nest.name} reduces {load}, neither a whole row in its order nor "
                     "one vector for all rows"
                 )
         return None if whole else f"block {row.nest.name} does not reduce rows of any buffer"
+
+    @staticmethod
+    def _is_vector(size: Count | None, loop: Loop) -> bool:
+        return size is not None and size.same(Count.of([loop.extent]))
+
+    def _elements(self, buffer: Any) -> int | None:
+        """How many elements of a buffer a row has, or None where the rows do not divide it."""
+        size = _size(buffer)
+        return None if size is None else size.over(self.rows)
 
     def _is(self, slot: Any | None, loop: Loop) -> bool:
         """Whether a slot is the loop's own element; the only one of a row of one."""
@@ -301,7 +315,7 @@ class _Builder:
         if str(load.source.ty.dtype) not in ("float32", "int32"):
             return False
         count = math.prod(loop.extent for loop in row.loops)
-        if count < 2 or _size(load.source) != self.rows * count:
+        if count < 2 or self._elements(load.source) != count:
             return False
         slot = self.slot(load, row.loops)
         if slot is None:
@@ -312,17 +326,14 @@ class _Builder:
         return bool(self._analyzer(row.loops).can_prove_equal(slot, linear))
 
 
-def _size(buffer: Any) -> int | None:
-    size = 1
-    for extent in buffer.ty.shape:
-        if not isinstance(extent, tirx.IntImm):
-            return None
-        size *= int(extent.value)
-    return size
+def _size(buffer: Any) -> Count | None:
+    extents = [known_extent(extent) for extent in buffer.ty.shape]
+    return None if None in extents else Count.of(extents)
 
 
 def _flattened(buffer: Any, indices: tuple[Any, ...], dtype: str) -> Any:
     linear: Any = tirx.IntImm(dtype, 0)
     for index, extent in zip(indices, buffer.ty.shape, strict=True):
-        linear = linear * tirx.IntImm(dtype, int(extent.value)) + index
+        known = known_extent(extent)
+        linear = linear * (tirx.IntImm(dtype, known) if isinstance(known, int) else extent) + index
     return linear
