@@ -40,7 +40,8 @@ class OccupancyCost:
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
     ``cluster_barrier``; ``round`` of one dependent scalar; ``launch`` between two groups.
     ``launch_per_warp`` is relative to it, ``instructions`` the issue slots of a scalar round,
-    ``sharpness`` is p, ``tail`` the weight of a partial last wave.
+    ``sharpness`` is p, ``tail`` the weight of a partial last wave, ``vector`` what another than the
+    full vector width costs (from the earlier fit: the later kernels all had that width).
     """
 
     bandwidth: float = 32_000.0
@@ -62,6 +63,7 @@ class OccupancyCost:
     instructions: float = 0.265
     sharpness: float = 2.43
     tail: float = 0.403
+    vector: float = 0.1
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -78,7 +80,8 @@ class OccupancyCost:
         period = math.pow(math.pow(latency / resident, p) + math.pow(busiest, p), 1 / p)
         waves = facts.physical_groups / (self.multiprocessors * resident)
         partial = math.ceil(waves) / waves - 1
-        return period * blocks / packed * (1 + self.tail * partial)
+        whole = 1 + self.vector * (facts.lane_elements != facts.vector_width)
+        return period * blocks / packed * (1 + self.tail * partial) * whole
 
     def _resident(self, threads: int, scalars: int) -> float:
         most = min(255.0, self.resident_registers / threads)
