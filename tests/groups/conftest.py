@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-for _name in ("group_samples",):
+for _name in ("group_samples", "cuda_on_cpu"):
     _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
     assert _spec is not None and _spec.loader is not None
     sys.modules[_name] = importlib.util.module_from_spec(_spec)

@@ -18,7 +18,7 @@ from tvm_tilex.analysis.group_structure import (
     permits_collective,
     read_group_program,
 )
-from tvm_tilex.analysis.group_tiles import Access, Tile, Tiles, read_tiles, tile_problem
+from tvm_tilex.analysis.group_tiles import Access, Tile, Tiles, own_order, read_tiles, tile_problem
 from tvm_tilex.analysis.purity import calls, loads, mentions
 from tvm_tilex.analysis.statements import Decline
 from tvm_tilex.analysis.structure import Allocate
@@ -200,6 +200,7 @@ class _Reader:
             )
         if isinstance(phase, Outputs):
             why = permits_collective(phase.update, self._kind)
+            rows = self._row_loads(phase, other)
             return PhaseFacts(
                 PhaseKind.reduction,
                 depth=phase.update.extent,
@@ -208,9 +209,24 @@ class _Reader:
                 global_loads=len(_views(phase.update.contribution)),
                 operations=_operations(phase.update.contribution),
                 stride=_stride(phase.update),
+                row_loads=rows,
+                row_aligned=self._classes[rows[0]] if rows else -1,
                 **common,
             )
         return PhaseFacts(PhaseKind.reduction, depth=1, reason=phase.reason, **common)
+
+    def _row_loads(self, phase: Outputs, read: set[int]) -> tuple[int, ...]:
+        """Tiles of one class read at (output, reduced) coordinates and at no others."""
+        loops = tuple(loop for loop in phase.loops if int(loop.extent.value) > 1)
+        found: dict[int, set[tuple[int, ...] | None]] = {}
+        for load in loads(phase.update.contribution):
+            number = self._numbers.get(load.source)
+            if number is not None and number in self._classes:
+                order = own_order(load.indices, (*loops, phase.update.loop))
+                found.setdefault(number, set()).add(order)
+        rows = tuple(n for n, orders in sorted(found.items()) if orders == {(0, 1)} and n in read)
+        classes = {self._classes[n] for n in rows}
+        return rows if len(loops) == 1 and len(classes) == 1 else ()
 
     def _aligned(self, phase: Any, order: tuple[int, ...] | None) -> int:
         for number, access in self._own(phase):

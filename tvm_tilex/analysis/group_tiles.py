@@ -43,7 +43,7 @@ from tvm_tilex.tirx.compat import (
     tirx,
 )
 
-__all__ = ["Access", "Tile", "Tiles", "read_tiles", "tile_problem"]
+__all__ = ["Access", "Tile", "Tiles", "own_order", "read_tiles", "tile_problem"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +118,11 @@ def read_tiles(program: GroupProgram) -> Tiles:
         loops = _loops(phase)
         store = _store(phase)
         if store.buffer in tiles:
-            tiles[store.buffer].stores.append(Access(phase, _order(store.indices, loops)))
+            tiles[store.buffer].stores.append(Access(phase, own_order(store.indices, loops)))
         for load in _loads(phase):
             if load.source in tiles:
                 own = None if isinstance(phase, (Outputs, WholeOutputs)) else loops
-                order = None if own is None else _order(load.indices, own)
+                order = None if own is None else own_order(load.indices, own)
                 tiles[load.source].loads.append(Access(phase, order))
     return Tiles(tiles, carries)
 
@@ -252,7 +252,7 @@ def _loads(phase: Any) -> list[Any]:
     return found
 
 
-def _order(indices: Any, loops: tuple[Any, ...]) -> tuple[int, ...] | None:
+def own_order(indices: Any, loops: tuple[Any, ...]) -> tuple[int, ...] | None:
     """For each index that is a loop variable its loop's position; None if not all, each once."""
     order: list[int] = []
     for index in indices:

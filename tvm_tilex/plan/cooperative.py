@@ -61,7 +61,8 @@ class CooperativePlan:
     """How one group runs: ``threads`` in ``subgroups`` SIMD groups of ``lanes``.
 
     ``realizations`` names each phase's realization: ``elements``, ``collective`` (one SIMD group
-    an output), ``serial`` (one thread an output), ``scalar``, ``fma`` or ``matrix``. ``fences``
+    an output), ``fragment`` (the four lanes that own an output's row), ``serial`` (one thread an
+    output), ``scalar``, ``fma`` or ``matrix``. ``fences``
     are the phases that a publication fence stands before (-1 - n is the loop n, whose tiles of
     two versions are filled before it). ``independent_subgroups`` is whether
     the group is one SIMD group, so that a fence need only order its lanes.
@@ -194,6 +195,7 @@ def _placed(
 ) -> CooperativePlan | str:
     whole = threads % target.lanes == 0
     arrangements = _arrangements(facts, target, request, atoms, threads)
+    facts = _folding_owned(facts, request, arrangements)
     realizations, notes = _realizations(facts, target, request, arrangements, threads)
     slots = _slots(facts, arrangements, threads)
     private = _private(facts, realizations, arrangements, slots, request)
@@ -222,7 +224,14 @@ def _placed(
     stands = fences(facts, touches, overlap, asynchronous=asynchronous)
     prices = tuple(
         phase_price(
-            facts, phase, realizations[n], arrangements[n], threads, target, n in stands
+            facts,
+            phase,
+            realizations[n],
+            arrangements[n],
+            threads,
+            target,
+            fenced=n in stands,
+            slots=slots.get(phase.aligned, 0),
         ).total
         for n, phase in enumerate(facts.phases)
     )
@@ -288,6 +297,36 @@ def _layout(arrangement: Arrangement) -> tuple[str, int, int]:
     return arrangement.kind, arrangement.down, arrangement.across
 
 
+def _folding_owned(
+    facts: GroupFacts, request: GroupRequest, arrangements: tuple[Arrangement | None, ...]
+) -> GroupFacts:
+    """The facts where reductions over whole rows of fragments read what their owners hold."""
+    whole = {
+        phase.aligned
+        for phase, arrangement in zip(facts.phases, arrangements, strict=True)
+        if arrangement is not None
+        and arrangement.kind == "matrix"
+        and arrangement.slots
+        and arrangement.across == 1
+    }
+    if request.reductions is not None or not request.collectives:
+        return facts
+    return dataclasses.replace(
+        facts,
+        phases=tuple(
+            dataclasses.replace(
+                phase,
+                own_loads=phase.row_loads,
+                loads=tuple(tile for tile in phase.loads if tile not in phase.row_loads),
+                aligned=phase.row_aligned,
+            )
+            if phase.collective and phase.row_loads and phase.row_aligned in whole
+            else phase
+            for phase in facts.phases
+        ),
+    )
+
+
 def _realizations(
     facts: GroupFacts,
     target: TargetFacts,
@@ -301,6 +340,8 @@ def _realizations(
         arrangement = arrangements[number]
         if arrangement is not None:
             found.append(arrangement.kind)
+        elif phase.kind is PhaseKind.reduction and phase.aligned >= 0:
+            found.append("fragment")
         elif phase.kind is PhaseKind.reduction:
             why = _serial(facts, phase, target, request, threads)
             found.append("serial" if why else "collective")

@@ -3,6 +3,7 @@
     elements     ceil(count / T) rounds of operations and loads
     serial       ceil(outputs / T) * N rounds
     collective   ceil(outputs / S) * ceil(N / 32) rounds, 5 exchanges and a publication each
+    fragment     the results that a thread owns, and 2 exchanges for each of its rows
     scalar, fma  K rounds of the results of a thread and its factor loads
     matrix       the instructions of a SIMD group
     fence        a constant and a share for each SIMD group
@@ -27,6 +28,7 @@ __all__ = ["PhasePrice", "phase_price", "program_price", "serial_is_cheaper"]
 _SHARED = 2.0  # a load of a tile against one operation
 _GLOBAL = 4.0  # a load of a view
 _WAIT = 24.0  # for the views of a round
+_OVERLAP = 8  # rounds whose loads are in flight together
 _SCATTERED = 8.0  # how much dearer a load is whose lanes do not share transactions
 _STEP = 3.0  # one exchange of a collective
 _PUBLISH = 2.0
@@ -58,14 +60,19 @@ def phase_price(
     arrangement: Arrangement | None,
     threads: int,
     target: TargetFacts,
+    *,
     fenced: bool,
+    slots: int = 0,
 ) -> PhasePrice:
-    """Price a phase as it is realized."""
+    """Price a phase as it is realized; ``slots`` are a thread's elements of its aligned class."""
     repeats = facts.repeats(phase)
     subgroups = max(1, threads // target.lanes)
     fence = (_FENCE + _FENCE_SUBGROUP * subgroups) if fenced else 0.0
     if realization == "collective":
         work = _collective(phase, threads, target.lanes)
+    elif realization == "fragment":
+        exchanges = 2 * _STEP * max(1, phase.count * target.lanes // (4 * threads))
+        work = (slots * phase.operations + exchanges) * _crowd(threads)
     elif phase.kind is PhaseKind.product:
         assert arrangement is not None
         work = _product(phase, arrangement, threads, subgroups)
@@ -74,7 +81,7 @@ def phase_price(
     else:
         width = phase.vector if phase.prefetchable else 1
         rounds = -(-phase.count // (threads * width))
-        work = rounds * _round(phase, threads, scattered=False)
+        work = _rounds(phase, rounds, threads, scattered=False)
     return PhasePrice(work * repeats, fence * repeats)
 
 
@@ -115,22 +122,25 @@ def _crowd(threads: int) -> float:
     return max(1.0, threads / _ISSUE)
 
 
-def _round(phase: PhaseFacts, threads: int, *, scattered: bool) -> float:
+def _rounds(phase: PhaseFacts, rounds: int, threads: int, *, scattered: bool) -> float:
+    """Independent rounds: their loads overlap, so several wait together."""
     dear = _SCATTERED if scattered else 1.0
     issued = phase.operations + phase.global_loads * _GLOBAL * dear + len(phase.loads) * _SHARED
-    return issued * _crowd(threads) + (_WAIT if phase.global_loads else 0.0)
+    waits = _WAIT * -(-rounds // _OVERLAP) if phase.global_loads else 0.0
+    return rounds * issued * _crowd(threads) + waits
 
 
 def _serial(phase: PhaseFacts, threads: int) -> float:
     # Neighbouring threads hold neighbouring outputs: together only where the reduced axis is not
-    # the contiguous one.
+    # the contiguous one. Threads without an output issue nothing.
     scattered = phase.stride == 1 and phase.depth > 1
-    return -(-phase.count // threads) * phase.depth * _round(phase, threads, scattered=scattered)
+    active = min(threads, -(-phase.count // 32) * 32)
+    return _rounds(phase, -(-phase.count // threads) * phase.depth, active, scattered=scattered)
 
 
 def _collective(phase: PhaseFacts, threads: int, lanes: int) -> float:
     chunks = -(-phase.depth // lanes)
-    fold = chunks * _round(phase, threads, scattered=phase.stride != 1)
+    fold = _rounds(phase, chunks, threads, scattered=phase.stride != 1)
     batches = -(-phase.count // max(1, threads // lanes))
     return batches * (fold + (5 * _STEP + _PUBLISH) * _crowd(threads))
 

@@ -46,6 +46,8 @@ class PhaseFacts:
     ``global_loads`` are view elements read for one element. A plain matrix product has
     ``rows`` x ``columns`` results from factors of the element type ``factor``. ``prefetchable``:
     it reads views that nothing writes, and no tile; a copy moves ``vector`` elements at once.
+    A reduction may read ``row_loads``, tiles of the class ``row_aligned``, at its output and its
+    reduced coordinate, so that an owner of rows can fold what it owns.
     ``stride`` is the distance in memory of two elements that are reduced one after the other.
     """
 
@@ -66,6 +68,8 @@ class PhaseFacts:
     factor: str = ""
     prefetchable: bool = False
     vector: int = 1
+    row_loads: tuple[int, ...] = ()
+    row_aligned: int = -1
     stride: int = 1
 
     @property

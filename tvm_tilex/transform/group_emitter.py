@@ -15,7 +15,12 @@ from tvm_tilex.tirx.compat import builder, tirx
 from tvm_tilex.transform.common import as_index, launch, sequence, substitute, thread_axis
 from tvm_tilex.transform.group_frame import GroupFrame
 from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, ThreadGridMap
-from tvm_tilex.transform.group_phases import emit_collective, emit_elements, emit_serial
+from tvm_tilex.transform.group_phases import (
+    emit_collective,
+    emit_elements,
+    emit_fragment,
+    emit_serial,
+)
 from tvm_tilex.transform.group_products import emit_product
 
 __all__ = ["GroupEmitter"]
@@ -170,6 +175,10 @@ class GroupEmitter:
             return emit_product(frame, phase, arrangement, aligned, order, own)
         if isinstance(phase, Outputs) and realization == "collective":
             return emit_collective(frame, phase)
+        if isinstance(phase, Outputs) and realization == "fragment":
+            rows = self._maps[facts.row_aligned]
+            assert isinstance(rows, MatrixMap)
+            return emit_fragment(frame, phase, rows, frozenset(facts.row_loads))
         if isinstance(phase, (Outputs, WholeOutputs)):
             return emit_serial(frame, phase)
         if self._ahead(number):

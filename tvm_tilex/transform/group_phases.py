@@ -19,14 +19,14 @@ from typing import Any
 
 from tvm_tilex.analysis.buffers import buffer_uses
 from tvm_tilex.analysis.group_structure import Elements, Outputs, WholeOutputs
-from tvm_tilex.tirx.compat import TensorLoad, call, structural_map, tirx
+from tvm_tilex.tirx.compat import TensorLoad, builder, call, structural_map, tirx
 from tvm_tilex.tirx.register import SUBGROUP
 from tvm_tilex.transform.common import as_index, sequence, serial, substitute
 from tvm_tilex.transform.group_frame import GroupFrame
-from tvm_tilex.transform.group_maps import ElementMap, LinearMap, unflatten
+from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, unflatten
 from tvm_tilex.transform.group_vectors import vector_copy
 
-__all__ = ["emit_collective", "emit_elements", "emit_serial"]
+__all__ = ["emit_collective", "emit_elements", "emit_fragment", "emit_serial"]
 
 
 def emit_elements(
@@ -141,6 +141,63 @@ def emit_collective(frame: GroupFrame, phase: Outputs) -> Any:
         return sequence(tirx.AllocBuffer(carry), output(None))
     batch = tirx.Var("batch", frame.dtype)
     return sequence(tirx.AllocBuffer(carry), serial(batch, batches, output(batch)))
+
+
+def emit_fragment(frame: GroupFrame, phase: Outputs, map: MatrixMap, own: frozenset[int]) -> Any:
+    """The four lanes that own a row of fragments fold it and publish its output.
+
+    Lanes 4 g to 4 g + 3 hold rows g and g + 8 of a fragment, so that two exchanges among them
+    leave each row's result in all four.
+    """
+    update, integer = phase.update, frame.integer
+    (loop,) = (loop for loop in phase.loops if int(loop.extent.value) > 1)
+    count = 2 * map.rows
+    carries = tirx.decl_buffer((integer(count),), "float32", "rows", scope="local", layout=None)
+    other = tirx.decl_buffer((integer(1),), "float32", "other", scope="local", layout=None)
+    zero = integer(0)
+
+    def each(name: str, statement: Any) -> Any:
+        var = tirx.Var(name, frame.dtype)
+        return serial(var, count, statement(var), annotations={"pragma_unroll": True})
+
+    def fold(coordinates: list[Any], slot: Any) -> Any:
+        row = tirx.floordiv(slot, integer(4 * map.columns)) * integer(2)
+        row = row + tirx.floordiv(tirx.floormod(slot, integer(4)), integer(2))
+        at = {loop.loop_var: coordinates[0], update.loop.loop_var: coordinates[1]}
+        contribution = frame.rewrite(update.contribution, at, slot, own)
+        return tirx.BufferStore(carries, update.combine(carries[row], contribution), [row])
+
+    def exchange(row: Any) -> Any:
+        steps = []
+        for offset in (1, 2):
+            shuffled = builder.tvm_warp_shuffle_xor(
+                tirx.IntImm("uint32", 0xFFFFFFFF), carries[row], offset, 32, 32
+            )
+            steps.append(tirx.BufferStore(other, shuffled, [zero]))
+            both = update.combine(carries[row], other[zero])
+            steps.append(tirx.BufferStore(carries, both, [row]))
+        return sequence(*steps)
+
+    def publish(row: Any) -> Any:
+        first = map.first_row(tirx.floordiv(row, integer(2)))
+        half = tirx.floormod(row, integer(2)) * integer(8)
+        m = first + tirx.floordiv(frame.lane, integer(4)) + half
+        stored = _publish(frame, phase, {loop.loop_var: m})
+        return structural_map(
+            stored,
+            (TensorLoad, lambda load: carries[row] if load.source.same_as(update.carry) else load),
+            order="post",
+        )
+
+    leader = tirx.EQ(tirx.floormod(frame.lane, integer(4)), zero)
+    return sequence(
+        tirx.AllocBuffer(carries),
+        tirx.AllocBuffer(other),
+        each("row", lambda row: tirx.BufferStore(carries, phase.initial.value, [row])),
+        map.visit(fold),
+        each("row", exchange),
+        tirx.IfThenElse(leader, each("row", publish), None),
+    )
 
 
 def _publish(frame: GroupFrame, phase: Any, at: dict[Any, Any]) -> Any:

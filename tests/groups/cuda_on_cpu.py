@@ -1,0 +1,217 @@
+"""Runs emitted CUDA text on the processor: one fiber a thread, matrix instructions by their books.
+
+The kernel's body is compiled by g++ as it stands, with CUDA's names defined here; the inline
+assembly of ldmatrix, mma, cp.async becomes calls of functions that follow the PTX ISA. Threads run
+one after the other between synchronizations, so that a missing one may go unnoticed: races are the
+Metal simulator's to find.
+"""
+
+import ctypes
+import re
+import shutil
+import subprocess
+
+import numpy as np
+
+__all__ = ["available", "run"]
+
+PRELUDE = r"""
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <ucontext.h>
+#include <vector>
+using std::max; using std::min;
+typedef _Float16 half;
+struct nv_bfloat16 {
+  uint16_t bits;
+  nv_bfloat16() = default;
+  nv_bfloat16(float f) {
+    uint32_t u; memcpy(&u, &f, 4);
+    u += 0x7fff + ((u >> 16) & 1); bits = u >> 16;
+  }
+  operator float() const {
+    uint32_t u = uint32_t(bits) << 16; float f; memcpy(&f, &u, 4);
+    return f;
+  }
+};
+typedef nv_bfloat16 __nv_bfloat16;
+typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar;
+struct uint4 { uint x, y, z, w; }; struct uint2 { uint x, y; };
+struct float2 { float x, y; }; struct float4 { float x, y, z, w; };
+struct half2 { half x, y; };
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __restrict__
+#define __launch_bounds__(x)
+#define __align__(x) alignas(x)
+#define CUDART_INF_F INFINITY
+static inline float __uint_as_float(uint u) { float f; memcpy(&f, &u, 4); return f; }
+static inline half __float2half_rn(float f) { return (half)f; }
+static inline half __habs(half h) { return (half)std::fabs((float)h); }
+static inline float nan_of(float a, float b, float c) { return a != a ? a : b != b ? b : c; }
+static inline float tilex_maximum(float a, float b) { return nan_of(a, b, max(a, b)); }
+static inline float tilex_minimum(float a, float b) { return nan_of(a, b, min(a, b)); }
+static inline float tilex_round_bfloat16(float f) { return (float)nv_bfloat16(f); }
+struct Dim { int x, y, z; };
+static Dim threadIdx, blockIdx;
+static std::vector<ucontext_t> fibers; static ucontext_t home;
+static std::vector<char> done; static int here, THREADS; static long generation; static int arrived;
+static std::vector<long> warp_generation; static std::vector<int> warp_arrived;
+static void yield() { int me = here; swapcontext(&fibers[me], &home); here = me; threadIdx.x = me; }
+static void meet(int& count, long& gen, int size) {
+  long mine = gen;
+  if (++count == size) { count = 0; ++gen; } else while (gen == mine) yield();
+}
+static void __syncthreads() { meet(arrived, generation, THREADS); }
+static void warp() { meet(warp_arrived[here / 32], warp_generation[here / 32], 32); }
+static uint64_t exchange[1024][8];
+template <class T> static T __shfl_xor_sync(uint, T value, int offset, int) {
+  memcpy(exchange[here], &value, sizeof(T)); warp();
+  T other; memcpy(&other, exchange[here ^ offset], sizeof(T)); warp();
+  return other;
+}
+template <class F> static float tilex_warp(float value, F op) {
+  for (int offset = 16; offset; offset /= 2)
+    value = op(value, __shfl_xor_sync(0xffffffffu, value, offset, 32));
+  return value;
+}
+static float tilex_warp_maximum(float v) { return tilex_warp(v, tilex_maximum); }
+static float tilex_warp_minimum(float v) { return tilex_warp(v, tilex_minimum); }
+static void emu_ldmatrix(int count, bool trans, const void* row, unsigned* to) {
+  exchange[here][0] = (uint64_t)row; warp();
+  int base = here / 32 * 32, lane = here % 32;
+  for (int i = 0; i < count; ++i) {
+    uint16_t pair[2];
+    for (int o = 0; o < 2; ++o) {
+      int r = trans ? lane % 4 * 2 + o : lane / 4, c = trans ? lane / 4 : lane % 4 * 2 + o;
+      pair[o] = ((const uint16_t*)exchange[base + 8 * i + r][0])[c];
+    }
+    memcpy(to + i, pair, 4);
+  }
+  warp();
+}
+static float widen(uint16_t bits, bool bf) {
+  if (bf) { uint32_t u = uint32_t(bits) << 16; float f; memcpy(&f, &u, 4); return f; }
+  half h; memcpy(&h, &bits, 2); return (float)h;
+}
+static void emu_mma(bool bf, float* c, const unsigned* a, const unsigned* b) {
+  memcpy(exchange[here], a, 16); memcpy(exchange[here] + 2, b, 8); warp();
+  int base = here / 32 * 32, lane = here % 32; float sum[4];
+  for (int s = 0; s < 4; ++s) {
+    int m = lane / 4 + 8 * (s / 2), n = lane % 4 * 2 + s % 2; float total = c[s];
+    for (int k = 0; k < 16; ++k) {
+      int al = base + m % 8 * 4 + k % 8 / 2, as = k % 2 + 2 * (m / 8) + 4 * (k / 8);
+      int bl = base + n * 4 + k % 8 / 2, bs = k % 2 + 2 * (k / 8);
+      const uint16_t* av = (const uint16_t*)exchange[al];
+      const uint16_t* bv = (const uint16_t*)(exchange[bl] + 2);
+      total += widen(av[as], bf) * widen(bv[bs], bf);
+    }
+    sum[s] = total;
+  }
+  warp();
+  memcpy(c, sum, 16);
+}
+static void tilex_copy_async_16(void* to, const void* from) { memcpy(to, from, 16); }
+static void tilex_copy_async_8(void* to, const void* from) { memcpy(to, from, 8); }
+static void tilex_copy_async_4(void* to, const void* from) { memcpy(to, from, 4); }
+static void tilex_wait_copies() {}
+alignas(64) static unsigned char dynamic_arena[262144];
+"""
+
+EPILOGUE = r"""
+static void** given;
+static void body() { KERNEL_CALL; done[here] = 1; swapcontext(&fibers[here], &home); }
+extern "C" void launch(int grid, int threads, void** arguments) {
+  given = arguments; THREADS = threads;
+  fibers.resize(threads); done.resize(threads);
+  std::vector<std::vector<char>> stacks(threads, std::vector<char>(1 << 17));
+  for (int block = 0; block < grid; ++block) {
+    blockIdx.x = block; arrived = 0;
+    warp_arrived.assign((threads + 31) / 32, 0); warp_generation.assign((threads + 31) / 32, 0);
+    for (int t = 0; t < threads; ++t) {
+      done[t] = 0; getcontext(&fibers[t]);
+      fibers[t].uc_stack.ss_sp = stacks[t].data(); fibers[t].uc_stack.ss_size = stacks[t].size();
+      fibers[t].uc_link = &home; makecontext(&fibers[t], body, 0);
+    }
+    for (int left = threads; left;) {
+      left = 0;
+      for (int t = 0; t < threads; ++t)
+        if (!done[t]) {
+          here = t; threadIdx.x = t;
+          swapcontext(&home, &fibers[t]);
+          left += !done[t];
+        }
+    }
+  }
+}
+"""
+
+_LDMATRIX = re.compile(
+    r"unsigned int addr = __cvta_generic_to_shared\((?P<row>[^;]*)\);\s*__asm__ __volatile__\(\s*"
+    r'"ldmatrix\.sync\.aligned\.m8n8\.x(?P<count>\d)(?P<trans>\.trans)?\.shared\.b16"[^;]*;'
+    r'\\n"\s*:\s*"=r"\(\(\(unsigned \*\)\((?P<to>[^"]*?)\)\)\[0\]\).*?\);',
+    re.DOTALL,
+)
+_MMA = re.compile(
+    r'__asm__ __volatile__\(\s*"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.(?P<kind>b?f16)\.'
+    r'(?P=kind)\.f32"[^;]*;\\n"\s*:\s*"=f"\(\(\(float \*\)\((?P<c>[^"]*?)\)\)\[0\]\).*?'
+    r':\s*"r"\(\(\(unsigned \*\)\((?P<a>[^"]*?)\)\)\[0\]\).*?'
+    r'"r"\(\(\(unsigned \*\)\((?P<b>(?!(?P=a)\)\))[^"]*?)\)\)\[0\]\).*?\);',
+    re.DOTALL,
+)
+
+
+def available():
+    """Whether there is a compiler."""
+    return shutil.which("g++") is not None
+
+
+def _translated(source, parameters):
+    kernel = source[source.rindex('extern "C" __global__') :]
+    kernel = _LDMATRIX.sub(
+        lambda m: (
+            f"emu_ldmatrix({m['count']}, {str(bool(m['trans'])).lower()}, {m['row']}, "
+            f"(unsigned*)({m['to']}));"
+        ),
+        kernel,
+    )
+    kernel = _MMA.sub(
+        lambda m: (
+            f"emu_mma({str(m['kind'] == 'bf16').lower()}, (float*)({m['c']}), "
+            f"(unsigned*)({m['a']}), (unsigned*)({m['b']}));"
+        ),
+        kernel,
+    )
+    assert "asm" not in kernel, kernel[kernel.index("asm") - 300 :][:600]
+    kernel = re.sub(
+        r"extern __shared__ __align__\(64\) (\w+) (\w+)\[\];",
+        r"\1* \2 = (\1*)dynamic_arena;",
+        kernel,
+    )
+    kernel = kernel.replace("__shared__ alignas(64)", "alignas(64) static")
+    name = re.search(r"__launch_bounds__\(\d+\) (\w+)\(", kernel)[1]
+    head = kernel[: kernel.index("{")]
+    types = re.findall(r"(\w+)\* __restrict__ \w+", head)
+    call = ", ".join(f"({kind}*)given[{i}]" for i, kind in enumerate(types))
+    assert len(types) == parameters
+    return PRELUDE + kernel + EPILOGUE.replace("KERNEL_CALL", f"{name}({call})")
+
+
+def run(artifact, arrays, folder):
+    """Launch the artifact's only kernel on NumPy arrays, in place."""
+    (launch,) = artifact.device.launches
+    source, library = folder / "kernel.cpp", folder / "kernel.so"
+    source.write_text(_translated(artifact.source, len(launch.buffers)))
+    command = ["g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC"]
+    done = subprocess.run(
+        [*command, "-o", str(library), str(source)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[:3000]
+    names = [view.name for view in artifact.tile_ir.views]
+    pointers = [arrays[names.index(name)].ctypes.data for name in launch.buffers]
+    assert all(array.flags.c_contiguous for array in arrays)
+    loaded = ctypes.CDLL(str(library))
+    loaded.launch(launch.grid[0], launch.group[0], (ctypes.c_void_p * len(pointers))(*pointers))
+    return np.asarray(arrays[-1])
