@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import tvm_tilex as tx
+from tvm_tilex import driver
 
 OPS = tx.torch.ops
 
@@ -101,3 +102,17 @@ def test_export_keeps_the_operator():
     assert "tilex.softmax.default" in program.graph_module.code
     y = torch.randn(9, 5)
     torch.testing.assert_close(program.module()(y), y.softmax(-1))
+
+
+def test_another_batch_compiles_no_kernel_again(monkeypatch):
+    compiled, stock = [], driver.tvm.compile
+
+    def counted(module, *given, **named):
+        compiled.extend(str(v.name_hint) for v in module.get_global_vars())
+        return stock(module, *given, **named)
+
+    monkeypatch.setattr(driver.tvm, "compile", counted)
+    for batch in (2, 3, 40):
+        x, _, _, _ = tensors(batch, 5, columns=19)
+        OPS.softmax(x).sum().backward()
+    assert compiled == ["softmax", "softmax_backward"]
