@@ -116,6 +116,12 @@ def test_explain_tells_candidates_of_a_cluster_apart(tilex):
     assert tuple(map(int, marked.split()[:4])) == plan.shape
 
 
+@pytest.mark.parametrize("target", ["metal", "cuda"])
+def test_no_subgroups_leaves_the_reference_map_on_every_gpu(tilex, target):
+    words = ("explain", "row_sum", "--shape", "3x40", "--target", target, "--no-subgroups")
+    assert "SIMD-group maps are not considered" in tilex(*words).out
+
+
 def test_explain_as_json(tilex):
     result = tilex("explain", "row_sum", "--shape", "3x40", "--target", "metal", "--json")
     facts = json.loads(result.out)

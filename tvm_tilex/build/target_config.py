@@ -24,11 +24,13 @@ __all__ = [
     "config_folder",
     "config_for_device",
     "register_cost_policies",
+    "register_target",
     "reported",
     "target_configs",
 ]
 
 _CUDA = 2  # kDLCUDA
+_KINDS = ("metal", "cuda")
 _REQUIRED = ("thread_warp_size", "max_num_threads", "max_shared_memory_per_block")
 
 
@@ -58,7 +60,7 @@ class TargetConfig:
         Raises
         ------
         TargetError
-            If a key is missing, or a value has no source.
+            If the file cannot be read, a key is missing, or a value has no source.
         """
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -80,7 +82,7 @@ class TargetConfig:
                     for key in values
                 },
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise TargetError(f"{path.name}: not a target description ({error!r})") from None
         missing = [key for key in _REQUIRED if key not in config.attributes]
         if missing or not all(config.sources.values()):
@@ -121,20 +123,59 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "configs"
 
 
-@functools.cache
+_REGISTERED: dict[str, TargetConfig] = {}
+
+
 def target_configs() -> Mapping[str, TargetConfig]:
-    """Every described device family by name."""
+    """Every described device family by name: those that were registered, and the shipped ones."""
+    return {**_REGISTERED, **_shipped()}
+
+
+@functools.cache
+def _shipped() -> Mapping[str, TargetConfig]:
     paths = sorted((config_folder() / "targets").glob("*.json"))
     return {path.stem: TargetConfig.read(path) for path in paths}
 
 
+def register_target(path: str | Path) -> TargetConfig:
+    """Add a device family for this process, as if its file were among ``configs/targets``.
+
+    Its name, the file's, is a target from then on; a present device whose name it lists is it.
+    Registering the same description again changes nothing.
+
+    Raises
+    ------
+    TargetError
+        If the description is malformed, of a kind other than metal or cuda, or its name is taken.
+    OptionError
+        If its cost policy or a coefficient of it does not exist.
+    """
+    config = TargetConfig.read(Path(path))
+    if config.kind not in _KINDS:
+        raise TargetError(f"{config.name}: kind {config.kind!r} is not one of {', '.join(_KINDS)}")
+    known = target_configs().get(config.name)
+    if known == config:
+        return known
+    if known is not None:
+        raise TargetError(f"{config.name}: a family of that name is described already")
+    _register_cost_policy(config)
+    _REGISTERED[config.name] = config
+    return config
+
+
 @functools.cache
 def register_cost_policies() -> None:
-    """Make each family's coefficients its default, and those of the policy's name. Idempotent."""
-    for config in target_configs().values():
-        if config.coefficients:
-            for name in ("default", config.policy):
-                register_cost_policy(name, config.cost_policy, kind=config.name)
+    """Make each shipped family's coefficients its default, and those of the policy's name."""
+    for config in _shipped().values():
+        _register_cost_policy(config)
+
+
+def _register_cost_policy(config: TargetConfig) -> None:
+    if not config.coefficients:
+        return
+    policy = config.cost_policy()
+    for name in ("default", config.policy):
+        register_cost_policy(name, lambda: policy, kind=config.name)
 
 
 def config_for_device(kind: str, device: Any | None) -> TargetConfig:

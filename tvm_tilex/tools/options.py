@@ -42,6 +42,7 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Which shared tiles are kept; the target chooses by default.",
         ),
         click.option("--lane-elements", default=0, help="Exact V: 1, 2, 4 or 8."),
+        click.option("--blocks-per-program", default=0, help="Exact C, a cluster: 1, 2, 4 or 8."),
         click.option("--programs-per-group", default=0, help="Exact Q, programs a threadgroup."),
         click.option("--threads-per-group", default=0, help="Exact threads of a threadgroup."),
         click.option(
@@ -85,13 +86,16 @@ def compile_options(
     threads_per_group: int,
     programs_per_group: int,
     lane_elements: int,
+    blocks_per_program: int,
     materialization: str | None,
 ) -> CompileOptions:
     """The compile options that the command line states."""
     return CompileOptions(
         metal_subgroup_reductions=subgroups,
+        subgroup_reductions=subgroups,
         threads_per_group=threads_per_group,
         reduction_programs_per_group=programs_per_group,
         reduction_lane_elements=lane_elements,
+        reduction_blocks_per_program=blocks_per_program,
         shared_tile_materialization=materialization,  # type: ignore[arg-type]
     )
