@@ -107,8 +107,8 @@ REFUSED = [
     (parse_tilelang, "PartialFragment([8], replicate=2)", "addends, not equal copies"),
     (
         parse_tilelang,
-        "PartialFragment((8,) -> (1,), replicate: 4, thread: 32, forward_thread: _i,"
-        " forward_index: (0,), combine: 4)",
+        "PartialFragment((8,) -> (1,), replicate: 4 (combine 2 x copy 2), thread: 32,"
+        " forward_thread: _i * 4 + _rep, forward_index: (0,))",
         "addends, not equal copies",
     ),
     (parse_tilelang, "import os", "unexpected input"),

@@ -3,7 +3,18 @@
 import pytest
 
 from tvm_tilex.errors import LayoutError
-from tvm_tilex.layout import IndexExpr, equal_maps, image, index_map, prove, try_inverse
+from tvm_tilex.layout import (
+    BitLinear,
+    IndexExpr,
+    compose,
+    equal_maps,
+    flatten,
+    image,
+    index_map,
+    normalize,
+    prove,
+    try_inverse,
+)
 from tvm_tilex.layout.bridges import (
     TileLangFragment,
     TileLangLayout,
@@ -118,6 +129,24 @@ def test_the_cute_form_of_a_forward_map(text, expected):
     found = cute_of_map(map)
     assert str(found) == expected
     assert all(found(*p) == map(*p) for p in map.domain.points())
+
+
+@pytest.mark.parametrize("bank", [32, 64])
+def test_tilelangs_own_swizzles_are_linear(bank):
+    """TileLang prints a one-bit XOR as ``(a + b) % 2``; no carry reaches that bit."""
+    half, quarter, eighth = bank // 2, bank // 4, bank // 8
+    text = (
+        f"[16, {bank}] -> (i//8, i%8*{bank} + (j//{half} + i%8//4)%2*{half}"
+        f" + (j%{half}//{quarter} + i%4//2)%2*{quarter}"
+        f" + (j%{quarter}//{eighth} + i%2)%2*{eighth} + j%{eighth})"
+    )
+    rows = f"[16, {bank}] -> i*{bank} + (j ^ (i%8*{eighth}))"
+    layout = TileLangLayout((16, bank), parse_tilelang(text).map.outputs)
+    linear = normalize(compose(flatten(layout.map.codomain), layout.map))
+    assert isinstance(layout.map, BitLinear) and prove(layout.map, 0).all_proven
+    assert equal_maps(linear, parse_tilelang(rows).map, 0).proven
+    base = eighth.bit_length() - 1
+    assert str(cute_of_map(linear)) == f"S<3,{base},3> o 0 o (16,{bank}):({bank},1)"
 
 
 def test_a_column_modulo_that_does_not_divide_is_not_the_threads():

@@ -108,6 +108,26 @@ def test_a_domain_is_checked_where_tvm_goes_on():
         parse_tvm("S[(4, 6):(6, 1)]").map_over([4, 5])
 
 
+def test_slices_stay_inside_and_may_be_empty():
+    """TVM accepts [6, 12) of 8, and an empty slice becomes a layout with an extent of 0."""
+    whole = parse_tvm("S[8:3]").map_over([8])
+    outside = index_map(IndexSet.box(x=6), IndexSet.box(i0=12), lambda x: x + 6)
+    with pytest.raises(LayoutError, match="i0"):
+        compose(whole, outside)
+    nothing = index_map(IndexSet.box(x=0), IndexSet.box(i0=8), lambda x: x + 2)
+    empty = compose(whole, nothing)
+    assert list(empty.domain.points()) == [] and prove(empty, 0).injectivity.proven
+
+
+def test_well_formed_is_what_the_proofs_say():
+    """TVM's verify_well_formed checks scopes only: holes and collisions pass it."""
+    for text, injective in (("S[(2, 2):(1, 1)]", False), ("S[(2, 2):(8, 1)]", True)):
+        layout = parse_tvm(text)
+        assert to_native(layout).verify_well_formed()
+        assert prove(layout.map, 0).injectivity.proven is injective
+        assert prove(layout.map, 0).surjectivity.proven is not injective
+
+
 def test_unit_replicas_and_their_order_do_not_change_a_placement():
     a = parse_tvm("S[4:1] + R[(1, 2):(5, 3)]").placement
     assert a.same_as(parse_tvm("S[4:1] + R[2:3]").placement)

@@ -18,6 +18,11 @@ _MASK = 2**64 - 1
 _LISTED = 4096
 
 
+def _takes_low_bit(op: Op, right: BitForm) -> bool:
+    """Whether ``x op right`` is bit 0 of x: ``x % 2`` or ``x & 1``."""
+    return not right.basis and right.const == {Op.MOD: 2, Op.AND: 1}.get(op)
+
+
 @dataclass(frozen=True)
 class BitForm:
     """A 64-bit pattern as an XOR-affine function of the input bits; ``basis`` is sparse."""
@@ -65,6 +70,7 @@ class _Derivation:
         self._context = context
         self._first_bit = first_bit
         self._memo: dict[Expr, BitForm | None] = {}
+        self._low: dict[Expr, BitForm | None] = {}
 
     def form(self, root: Expr) -> BitForm | None:
         stack = [root]
@@ -80,6 +86,7 @@ class _Derivation:
                     continue
             stack.pop()
             self._memo[node] = self._derive(node)
+            self._low[node] = self._low_bit(node)
         return self._memo[root]
 
     def _derive(self, node: Expr) -> BitForm | None:
@@ -94,9 +101,21 @@ class _Derivation:
         if low == high:
             return BitForm(low & _MASK, ())
         left, right = self._memo[node.left], self._memo[node.right]
+        if left is None and right is not None and _takes_low_bit(node.op, right):
+            return self._low[node.left]
         if left is None or right is None:
             return None
         return self._combine(node, left, right)
+
+    def _low_bit(self, node: Expr) -> BitForm | None:
+        """Return bit 0, also of a sum whose carries are not linear: no carry reaches bit 0."""
+        found = self._memo[node]
+        if found is not None:
+            return found.masked(1)
+        if not isinstance(node, Operation) or node.op not in (Op.ADD, Op.SUB):
+            return None
+        left, right = self._low[node.left], self._low[node.right]
+        return None if left is None or right is None else left.xor(right)
 
     def _combine(self, node: Operation, left: BitForm, right: BitForm) -> BitForm | None:
         op = node.op

@@ -60,6 +60,8 @@ def parse_tilelang(text: str) -> TileLangLayout | TileLangFragment:
 
 
 def _read(text: str) -> TileLangLayout | TileLangFragment:
+    if text.startswith("PartialFragment"):
+        refuse(_PEER, _COPIES)
     printed, short = _PRINTED.match(text), _SHORT.match(text)
     if printed is not None:
         return _from_print(printed)
