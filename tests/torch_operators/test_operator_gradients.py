@@ -44,7 +44,7 @@ def ours(name, *tensors):
     return getattr(OPS, name)(*tensors, *extra)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 17, 300])
+@pytest.mark.parametrize("columns", [1, 2, 300])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_float32_gradients_against_float64_autograd(name, columns):
     if name == "cross_entropy" and columns < 17:

@@ -265,6 +265,9 @@ def test_registering_again(own):
     assert tx.torch.register(own.kernel) is own.plain_softmax
     with pytest.raises(ArgumentError, match="tilex::plain_softmax is already the operator of"):
         tx.torch.register(kernels.softmax, name="plain_softmax")
+    assert tx.torch.register(kernels.softmax) is OPS.softmax
+    with pytest.raises(ArgumentError, match="tilex::softmax is registered already; give another"):
+        tx.torch.register(kernels.softmax, dtypes={"output": "float32"})
     with pytest.raises(OptionError, match="row_sum has no compile-time constant 'eps'"):
         tx.torch.register(kernels.row_sum, name="other", eps=1.0)
     with pytest.raises(ArgumentError, match="takes a tile kernel, not function"):

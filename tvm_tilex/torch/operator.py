@@ -259,20 +259,26 @@ def register(
     Returns
     -------
     TileOperator
-        Callable; registering the same kernel again returns the first one.
+        Callable; registering a kernel by its name alone again returns the first one. The library is
+        registered already (``tx.torch.ops``).
 
     Raises
     ------
     ArgumentError
-        If the name belongs to another kernel, or a backward kernel's view matches nothing.
+        If the name is taken, or a backward kernel's view matches nothing.
     """
     if not isinstance(kernel, TileKernel):
         raise ArgumentError(f"register takes a tile kernel, not {type(kernel).__name__}")
     name = name or kernel.name
     known = _REGISTERED.get(name)
     if known is not None:
-        if known.kernel is kernel:
+        if known.kernel is kernel and not (backward or extents or dtypes or options or constants):
             return known
+        if known.kernel is kernel:
+            raise ArgumentError(
+                f"{_NAMESPACE}::{name} is registered already; give another name= to register "
+                f"{kernel.name} otherwise"
+            )
         raise ArgumentError(f"{_NAMESPACE}::{name} is already the operator of {known.kernel!r}")
     unknown = sorted(constants.keys() - kernel.static_defaults.keys())
     if unknown:
