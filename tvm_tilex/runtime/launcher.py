@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_tilex.errors import TargetError
+from tvm_tilex.errors import TargetError, TilexError
 from tvm_tilex.ir.index import Dimension, most
 from tvm_tilex.ir.program import View, ViewAccess
 
 __all__ = ["Launcher"]
 
-_MEMORY = {"llvm": "is_cpu", "cuda": "is_cuda"}  # Metal's addresses are no addresses
+_ADDRESSED = ("llvm", "cuda")  # Metal's addresses are no addresses
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,27 @@ class Launcher:
             self.function(*tensors)
             return
         torch = sys.modules.get("torch")
-        torch = torch if torch is not None and torch.cuda.is_initialized() else None
         ready: set[int] = self._ready  # type: ignore[attr-defined]
-        if index not in ready and torch is not None and torch.cuda.is_current_stream_capturing():
-            raise TargetError(
-                f"{self.name}: captured into a CUDA graph before its first launch on cuda:{index}; "
-                "call it once before the capture, so that its code is loaded"
-            )
-        if torch is None or torch.cuda.current_device() == index:
+        if index not in ready:
+            self._first(index, tensors, torch)
+            ready.add(index)
+        elif torch is None or _current_device(torch) == index:
             self.function(*tensors)
         else:
             with torch.cuda.device(index):  # TVM makes the tensors' device current, and leaves it
                 self.function(*tensors)
-        ready.add(index)
+
+    def _first(self, index: int, tensors: Sequence[Any], torch: Any | None) -> None:
+        if torch is None or not torch.cuda.is_initialized():
+            self.function(*tensors)
+            return
+        if torch.cuda.is_current_stream_capturing():
+            raise TargetError(
+                f"{self.name}: captured into a CUDA graph before its first launch on cuda:{index}; "
+                "call it once before the capture, so that its code is loaded"
+            )
+        with torch.cuda.device(index):
+            self.function(*tensors)
 
     def direct(
         self, views: tuple[View, ...] | None = None
@@ -79,7 +87,7 @@ class Launcher:
         whose memory has no addresses.
         """
         torch = sys.modules.get("torch")
-        if torch is None or self.kind not in _MEMORY:
+        if torch is None or self.kind not in _ADDRESSED:
             return None
         if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             return None
@@ -88,42 +96,26 @@ class Launcher:
     def _direct(self, torch: Any, views: tuple[View, ...]) -> Callable[[Sequence[Any]], bool]:
         # Closure variables, not attributes: this runs before every launch.
         types = frozenset((torch.Tensor, torch.nn.Parameter))
-        strided, memory, count = torch.strided, _MEMORY[self.kind], len(views)
+        count, on_gpu = len(views), self.kind == "cuda"
         dynamic = any(isinstance(extent, Dimension) for view in views for extent in view.shape)
         fits = _extents_fit(views) if dynamic else None
-        expected = [
-            (
-                None if dynamic else torch.Size(view.shape),
-                getattr(torch, view.dtype.name),
-                view.dtype.bytes,
-                self.alignment.get(view.name, 1),
-            )
-            for view in views
-        ]
+        wanted = [(view.dtype.bytes, self.alignment.get(view.name, 1)) for view in views]
         pairs = _written_pairs(views)
         fixed = [] if dynamic else [_bytes(view) for view in views]
-        plain = self.function if self.kind == "llvm" else None
+        function, send = self.function, self.send
 
         def launch(arrays: Sequence[Any]) -> bool:
             if len(arrays) != count:
                 return False
-            device, aligned, bases = None, True, []
-            for array, (shape, dtype, item, alignment) in zip(arrays, expected, strict=True):
-                if (
-                    type(array) not in types
-                    or array.dtype is not dtype
-                    or (shape is not None and array.shape != shape)
-                    or not getattr(array, memory)
-                    or array.layout is not strided
-                    or not array.is_contiguous()
-                    or array.is_neg()
-                ):
+            device, aligned, bases = 0, True, []
+            for array, (item, alignment) in zip(arrays, wanted, strict=True):
+                if type(array) not in types or array.is_neg():
                     return False
-                index = array.get_device()
-                if device is None:
+                if on_gpu:
+                    index = array.get_device()
+                    if bases and index != device:
+                        return False
                     device = index
-                elif index != device:
-                    return False
                 base = array.data_ptr()
                 if base % item:
                     return False
@@ -137,14 +129,30 @@ class Launcher:
                 if bases[a] < bases[b] + sizes[b] and bases[b] < bases[a] + sizes[a]:
                     return False
             if not aligned:
-                self.scalar().send(device or 0, arrays)
-            elif plain is not None:
-                plain(*arrays)
+                self.scalar().send(device, arrays)
+            elif on_gpu:
+                send(device, arrays)
             else:
-                self.send(device or 0, arrays)
+                function(*arrays)
             return True
 
-        return launch
+        def guarded(arrays: Sequence[Any]) -> bool:
+            # The packed function itself refuses another type, shape, layout or kind of device,
+            # before anything runs; the long way then says which argument it was, or copes.
+            try:
+                return launch(arrays)
+            except (TypeError, ValueError, RuntimeError) as error:
+                if isinstance(error, TilexError):
+                    raise
+                return False
+
+        return guarded
+
+
+def _current_device(torch: Any) -> int:
+    """``torch.cuda.current_device()`` without the question whether CUDA is initialized."""
+    ask = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    return int(ask())
 
 
 def _extents_fit(views: tuple[View, ...]) -> Callable[[Sequence[Any]], bool]:
