@@ -1,4 +1,4 @@
-"""How often the analytic prior picks the candidate that the simulator counts as cheapest.
+"""How often a cost policy, by default the analytic prior, picks the cheapest counted candidate.
 
 Every legal candidate of the automatic family (spec section 6: up to 39 on 1024 threads) of every
 operator and shape is compiled with exactly that S and Q and run in the simulator. Its counted cost,
@@ -90,7 +90,7 @@ class Counted:
         return sum(value * getattr(self, name) for name, value in asdict(weights).items())
 
 
-def compile_exact(operator: str, rows: int, columns: int, **options: int) -> Any:
+def compile_exact(operator: str, rows: int, columns: int, **options: Any) -> Any:
     """The operator's artifact under an exact plan; not kept in the process's cache."""
     entry = kernels.catalog()[operator]
     chosen = tx.CompileOptions(**options, shared_tile_materialization="preserve")
@@ -99,9 +99,9 @@ def compile_exact(operator: str, rows: int, columns: int, **options: int) -> Any
     return artifact
 
 
-def count(operator: str, rows: int, columns: int) -> Iterator[Counted]:
+def count(operator: str, rows: int, columns: int, policy: str) -> Iterator[Counted]:
     """Every legal candidate of the automatic family, counted."""
-    plan = compile_exact(operator, rows, columns).plan
+    plan = compile_exact(operator, rows, columns, cost_policy=policy).plan
     arguments = kernels.catalog()[operator].arguments(rows, columns)
     for candidate in plan.candidates:
         if candidate.score is None:
@@ -113,6 +113,7 @@ def count(operator: str, rows: int, columns: int) -> Iterator[Counted]:
             columns,
             threads_per_group=32 * subgroups * packed,
             reduction_programs_per_group=packed,
+            cost_policy=policy,
         )
         assert artifact.plan.score == candidate.score
         (counters,) = artifact.simulate(*(a.copy() for a in arguments))
@@ -137,7 +138,7 @@ def judge(found: list[Counted], weights: Weights) -> tuple[Counted, Counted, flo
 
 def table(cases: dict[tuple[str, int, int], list[Counted]], name: str) -> Table:
     """Hits and regret of each operator under one weighting."""
-    shown = Table(title=f"analytic prior against counted cost: {name}")
+    shown = Table(title=f"policy against counted cost: {name}")
     for heading in (
         "operator",
         "shapes",
@@ -172,6 +173,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--operators", nargs="+", default=OPERATORS, choices=OPERATORS)
     parser.add_argument("--shapes", nargs="+", help="PxN; the 20 shapes of this file by default")
+    parser.add_argument("--policy", default="analytic", help="the cost policy that picks")
     parser.add_argument("--output", type=Path, help="JSON file for every counted candidate")
     chosen = parser.parse_args()
     shapes = SHAPES
@@ -182,7 +184,7 @@ def main() -> int:
     cases = {}
     for operator in chosen.operators:
         for rows, columns in shapes:
-            cases[operator, rows, columns] = list(count(operator, rows, columns))
+            cases[operator, rows, columns] = list(count(operator, rows, columns, chosen.policy))
         print(f"{operator}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     for name in WEIGHTINGS:
         console.print(table(cases, name))

@@ -25,14 +25,19 @@ def describe_plan(artifact: Artifact) -> str:
     kept = f"shared tiles: {artifact.materialization.value}"
     if artifact.plan is not None:
         return f"{artifact.plan.describe()}; {kept}"
-    programs = sum(
-        math.prod(axis.extent for axis in root.axes)
-        for root in artifact.tile_ir.body
-        if isinstance(root, Parallel)
-    )
+    programs = _programs(artifact.tile_ir)
     who = "over the processor's cores" if artifact.kind == "llvm" else "one thread each"
     why = f" ({artifact.fallback})" if artifact.fallback else ""
     return f"reference map{why}, {programs} programs {who}; {kept}"
+
+
+def _programs(program: Program) -> str:
+    """How many programs run; a formula where the launch decides."""
+    roots = [root for root in program.body if isinstance(root, Parallel)]
+    extents = [[axis.extent for axis in root.axes] for root in roots]
+    if all(isinstance(extent, int) for nest in extents for extent in nest):
+        return str(sum(map(math.prod, extents)))
+    return " + ".join("*".join(map(str, nest)) for nest in extents)
 
 
 def access_lines(program: Program) -> Iterator[str]:
