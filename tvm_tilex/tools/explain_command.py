@@ -68,6 +68,7 @@ def _facts(artifact: Artifact, stages: dict[str, str]) -> dict[str, Any]:
         "requires_precise_math": artifact.requires_precise_math,
         "proof": None if artifact.proof is None else dataclasses.asdict(artifact.proof),
         "plan": None if artifact.plan is None else dataclasses.asdict(artifact.plan),
+        "group_plans": [dataclasses.asdict(plan) for plan in artifact.group_plans],
         "fallback": artifact.fallback,
         "launches": [
             dataclasses.asdict(launch)

@@ -10,6 +10,7 @@ import click
 from tvm_tilex.ir import Parallel, Program, Store
 from tvm_tilex.ir.access_views import accesses
 from tvm_tilex.ir.print import format_statement
+from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.runtime.artifact import Artifact
 
 __all__ = ["access_lines", "admission_lines", "candidate_lines", "describe_plan", "heading"]
@@ -25,6 +26,8 @@ def describe_plan(artifact: Artifact) -> str:
     kept = f"shared tiles: {artifact.materialization.value}"
     if artifact.plan is not None:
         return f"{artifact.plan.describe()}; {kept}"
+    if artifact.group_plans:
+        return "\n".join(f"{plan.describe()}; {kept}" for plan in artifact.group_plans)
     programs = _programs(artifact.tile_ir)
     who = "over the processor's cores" if artifact.kind == "llvm" else "one thread each"
     why = f" ({artifact.fallback})" if artifact.fallback else ""
@@ -70,6 +73,10 @@ def admission_lines(artifact: Artifact) -> Iterator[str]:
 def candidate_lines(artifact: Artifact) -> Iterator[str]:
     """Every enumerated candidate with its score or rejection; the chosen one is marked."""
     plan = artifact.plan
+    for group in artifact.group_plans:
+        yield from _group_lines(group)
+    if artifact.group_plans:
+        return
     if plan is None:
         yield artifact.fallback or "none"
         return
@@ -81,3 +88,17 @@ def candidate_lines(artifact: Artifact) -> Iterator[str]:
         outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
         mark = " <- chosen" if candidate.shape == plan.shape else ""
         yield f"{numbers}{threads:>9}  {outcome}{mark}"
+
+
+def _group_lines(plan: CooperativePlan) -> Iterator[str]:
+    """The thread counts of a cooperative group, then its phases with their prices."""
+    yield "threads  score"
+    for candidate in plan.candidates:
+        outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
+        mark = " <- chosen" if candidate.threads == plan.threads else ""
+        yield f"{candidate.threads:>7}  {outcome}{mark}"
+    yield "phase  realization  price"
+    for number, (kind, price) in enumerate(zip(plan.realizations, plan.prices, strict=True)):
+        fence = "  (fence before it)" if number in plan.fences else ""
+        yield f"{number:>5}  {kind:<11}  {price:g}{fence}"
+    yield from plan.notes
