@@ -92,7 +92,7 @@ def _row(entry, shape, dtype, wanted):
     plan = artifact.plan
     return {
         **row,
-        "source": _with_cluster(artifact),
+        "source": with_cluster(artifact.source, artifact.device.launches),
         "launches": [dataclasses.asdict(launch) for launch in artifact.device.launches],
         "parameters": [v.name for v in artifact.tile_ir.views],
         "materialization": artifact.materialization.value,
@@ -102,13 +102,13 @@ def _row(entry, shape, dtype, wanted):
     }
 
 
-def _with_cluster(artifact):
+def with_cluster(source, launches):
     """The source; a cluster's size stated in it, as cupy's launches have no place for that."""
-    size = artifact.device.launches[0].cluster[0]
+    size = launches[0].cluster[0]
     if size == 1:
-        return artifact.source
+        return source
     bounds = "__launch_bounds__("
-    return artifact.source.replace(bounds, f"__cluster_dims__({size}, 1, 1) {bounds}")
+    return source.replace(bounds, f"__cluster_dims__({size}, 1, 1) {bounds}")
 
 
 def _dlight_rows(entry, shape, dtype):

@@ -16,6 +16,7 @@ import sys
 
 import click
 import torch
+from export_cuda_artifacts import with_cluster
 from relax_block import Block, imported
 from row_operators import OPERATORS, SHAPES
 from tvm import relax
@@ -83,9 +84,10 @@ def exported(function, target, *, ours):
         built = tvm.compile(module, target=target, tir_pipeline="tilex")
     plan = module[name].attrs.get(attrs.PLAN, None)
     plan = None if plan is None else GroupPlan.from_json(str(plan))
+    launches = device_launches(recorder.module, name)
     return {
-        "source": str(built.mod.imports[0].inspect_source()),
-        "launches": [dataclasses.asdict(k) for k in device_launches(recorder.module, name)],
+        "source": with_cluster(str(built.mod.imports[0].inspect_source()), launches),
+        "launches": [dataclasses.asdict(launch) for launch in launches],
         "parameters": [parameter.name for parameter in function.params],
         "materialization": "relax",
         "plan": None if plan is None else {**dataclasses.asdict(plan), "candidates": []},
