@@ -32,6 +32,7 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
         return [
             transform.ProveReductions(target),  # an explicit request is refused, not ignored
             transform.FenceProducts(),
+            transform.ElementaryFunctions(target),
             transform.VectorizeReductions(),
             transform.VectorizeDomains(),
         ]

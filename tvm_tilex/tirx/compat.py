@@ -37,6 +37,7 @@ __all__ = [
     "call",
     "copy_async",
     "cuda_function",
+    "fused_multiply_add",
     "ir",
     "ldmatrix",
     "mma_m16n8k16",
@@ -169,6 +170,18 @@ def cuda_function(name: str, *arguments: Any, source: str, dtype: str) -> Any:
 def assertion(condition: Any, message: str) -> Any:
     """A statement that raises ValueError unless ``condition`` holds."""
     return tirx.AssertStmt(condition, ir.StringImm("ValueError"), [ir.StringImm(message)])
+
+
+def fused_multiply_add(target: Any) -> bool:
+    """Whether an LLVM target's processor has FP32 multiply-adds that round once."""
+    from tvm.target import codegen
+
+    triple = str(target.attrs.get("mtriple", "")) or str(codegen.llvm_get_system_triple())
+    if triple.startswith(("aarch64", "arm64")):
+        return True
+    if not triple.startswith(("x86_64", "i686")):
+        return False
+    return bool(codegen.llvm_cpu_has_features("fma", target))
 
 
 def name(text: str, node: Any) -> Any:

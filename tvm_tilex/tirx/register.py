@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm_tilex import errors
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
+from tvm_tilex.tirx.elementary import FUNCTIONS, register_elementary
 
 __all__ = ["MAXIMUM", "MINIMUM", "register"]
 
@@ -110,6 +111,7 @@ def register() -> None:
     for op in (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH):
         compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
         compat.register_intrin_lowering(op, target="cuda", f=_cluster(op), level=99)
+    register_elementary()
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
     for target in ("cuda", "metal"):
@@ -128,7 +130,14 @@ def _script_namespace() -> types.SimpleNamespace:
         return construct
 
     ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE, QUOTIENT)
-    ops += (SUBTRACT, ROUND_BFLOAT16, WRAP_INT32, *_COMPARISONS, *SUBGROUP.values())
+    ops += (
+        SUBTRACT,
+        ROUND_BFLOAT16,
+        WRAP_INT32,
+        *_COMPARISONS,
+        *SUBGROUP.values(),
+        *FUNCTIONS.values(),
+    )
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 _PASSES = {
     "CanonicalizeReductions": "tvm_tilex.transform.canonicalize_reductions",
+    "ElementaryFunctions": "tvm_tilex.transform.elementary_functions",
     "FenceProducts": "tvm_tilex.transform.fence_products",
     "ForwardViews": "tvm_tilex.transform.forward_views",
     "GuardDimensions": "tvm_tilex.transform.guard_dimensions",
