@@ -183,3 +183,15 @@ def test_a_manifest_says_what_each_class_does(entries):
     )
     (entry,) = manifest_of({"softmax": packed})["entries"]
     assert [argument["alignment"] for argument in entry["arguments"]] == [16, 16]
+
+
+@pytest.mark.parametrize("target", ["metal", "cuda"])
+def test_a_library_for_a_gpu_is_written(tmp_path, target):
+    artifacts = [
+        tx.compile(kernels.softmax, ("P", 64), ("P", 64), target=target),
+        tx.compile(kernels.row_sum, ("P", 64), ("P",), target=target),
+    ]
+    path = tx.export_library(tmp_path / "kernels.so", artifacts)
+    content = path.read_bytes()
+    assert b"softmax_kernel" in content and b"row_sum_kernel" in content
+    assert b"tilex_manifest" in content

@@ -5,7 +5,13 @@ import pytest
 
 import tvm_tilex as tx
 from tvm_tilex import driver, kernels
-from tvm_tilex.errors import ArgumentError, CaptureError, ShapeError
+from tvm_tilex.errors import (
+    ArgumentError,
+    CaptureError,
+    LoweringError,
+    MappingError,
+    ShapeError,
+)
 from tvm_tilex.lang.rows import row_candidates
 
 
@@ -173,3 +179,34 @@ def test_candidates_of_rows():
         {(1, 0), (2, 0)},
     ]
     assert next(row_candidates(plain, [(4,), (3, 4), (3, 4)])) == {(1, 0), (2, 0)}
+
+
+PLANE = ("p", "n")
+
+
+@tx.tile_kernel
+def grouped(
+    x: tx.TensorView[tx.float32, PLANE],
+    out: tx.TensorView[tx.float32, PLANE, tx.Out],
+):
+    p, n = tx.axis("p", x.extent(0)), tx.axis("n", x.extent(1))
+    for nest in tx.parallel(tx.shape(p)):
+        for _ in tx.group(tx.shape(n)):
+            at = tx.coord(nest.index(), 0)
+            row = x[at, tx.shape(1, n)]
+            out(at, tx.shape(1, n)).store(row + row)
+
+
+def test_cooperative_groups_have_dynamic_rows_on_a_processor_only(compilations):
+    for rows in (3, 5, 1):
+        x = np.ones((rows, 8), np.float32)
+        out = np.zeros_like(x)
+        grouped(x, out)
+        assert (out == 2).all()
+    assert compilations == ["grouped"]
+    for target in ("metal", "cuda"):
+        with pytest.raises(MappingError, match="planned for a fixed number of programs; P is"):
+            tx.compile(grouped, ("P", 8), ("P", 8), target=target)
+    with pytest.raises(LoweringError, match="cooperative group over a dynamic extent"):
+        wide = ("P", tx.dynamic("N", max=8))
+        tx.compile(grouped, wide, wide)

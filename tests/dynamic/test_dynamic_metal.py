@@ -207,3 +207,14 @@ def test_many_rows_are_planned_as_4096_of_them(dynamic_kernel):
     for rows, variant in ((128, few), (4096, many)):
         static = tx.compile(kernels.softmax, (rows, 4096), (rows, 4096), target="cuda")
         assert variant.plan.shape == static.plan.shape
+
+
+def test_clusters_serve_any_number_of_rows_on_cuda():
+    options = tx.CompileOptions(reduction_blocks_per_program=4)
+    with pytest.raises(MappingError, match="threadgroups exceed a 32-bit grid"):
+        tx.compile(kernels.softmax, ("P", 32000), ("P", 32000), target="cuda", options=options)
+    shape = (tx.dynamic("P", min=0, max=2**27), 32000)
+    artifact = tx.compile(kernels.softmax, shape, shape, target="cuda", options=options)
+    (launch,) = artifact.device.launches_at({"P": 1000})
+    assert launch.grid[0] * launch.grid[1] * launch.grid[2] == 4000
+    assert launch.cluster != (1, 1, 1)

@@ -13,9 +13,10 @@ from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.dump import StageDump
 from tvm_tilex.build.pipeline import realization
 from tvm_tilex.errors import MappingError
-from tvm_tilex.ir import Dimension, Parallel, Program
+from tvm_tilex.ir import Dimension, Group, Parallel, Program
 from tvm_tilex.ir.dimensions import dimensions_of, restrict, tile_dimensions
 from tvm_tilex.ir.verify import verify
+from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
 from tvm_tilex.plan.classes import FEW_POLICY, program_ranges, width_ranges
 from tvm_tilex.plan.cooperative import CooperativePlan
@@ -78,8 +79,15 @@ def lowered(program: Program, options: CompileOptions) -> IRModule:
 def schedule(
     program: Program, target: Any, options: CompileOptions, dump: StageDump | None = None
 ) -> Schedule:
-    """Lower and realize a program for every extent that it admits."""
+    """Lower and realize a program for every extent that it admits.
+
+    Raises
+    ------
+    MappingError
+        If a requested map does not fit, or a GPU's cooperative group has dynamic extents around it.
+    """
     dynamic = dimensions_of(program.views)
+    _require_fixed_groups(program, target.kind.name)
     if not dynamic:
         variant, module, scheduled = _realize(program, target, options, dump)
         return Schedule(module, scheduled, (variant,))
@@ -91,6 +99,19 @@ def schedule(
     combined = combine_variants([function for _, function in found], whole[program.name])
     scheduled = IRModule({program.name: combined})
     return Schedule(whole, scheduled, tuple(variant for variant, _ in found))
+
+
+def _require_fixed_groups(program: Program, kind: str) -> None:
+    """Refuse what would run a cooperative group by one thread: its planner counts programs."""
+    group = next((s for s in walk(program) if isinstance(s, Group)), None)
+    dynamic = dimensions_of(program.views)
+    if kind == "llvm" or group is None or not dynamic:
+        return
+    raise MappingError(
+        f"{program.name}: a cooperative group is planned for a fixed number of programs; "
+        f"{dynamic[0].name} is dynamic",
+        location=group.location,
+    )
 
 
 def _boxes(program: Program, kind: str) -> Iterator[dict[str, Dimension]]:

@@ -17,7 +17,8 @@ __all__ = ["ROWS", "Positions", "equal_extent", "row_candidates", "with_rows"]
 # (argument, dimension) pairs that share one extent.
 Positions = frozenset[tuple[int, int]]
 
-ROWS = Dimension("rows")
+# Not all that an extent may be: a grid must hold the threadgroups of up to 16 a row.
+ROWS = Dimension("rows", 0, 2**27 - 1)
 
 
 def row_candidates(
@@ -53,8 +54,9 @@ def _guesses(views: Sequence[ViewSpec], shapes: Sequence[tuple[int, ...]]) -> It
 
 
 def equal_extent(positions: Positions, shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether these places of a call's shapes hold one and the same extent."""
-    return len({shapes[n][d] if d < len(shapes[n]) else None for n, d in positions}) == 1
+    """Whether these places of a call's shapes hold one and the same extent, within :data:`ROWS`."""
+    found = {shapes[n][d] if d < len(shapes[n]) else -1 for n, d in positions}
+    return len(found) == 1 and 0 <= min(found) <= ROWS.maximum
 
 
 def with_rows(positions: Positions, shapes: Sequence[tuple[int, ...]]) -> list[tuple[Extent, ...]]:
