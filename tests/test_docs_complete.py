@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import tvm_tilex as tx
+from tvm_tilex import errors
 from tvm_tilex.analysis.admission import ROWS
 from tvm_tilex.build.target_config import target_configs
+from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.plan import Candidate, GroupPlan
+from tvm_tilex.tools.cli import tilex
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -52,6 +56,36 @@ def test_the_target_page_explains_every_key_of_a_description():
     required = {"thread_warp_size", "max_num_threads", "max_shared_memory_per_block"}
     for name in keys | required | {config.policy for config in target_configs().values()} - {""}:
         assert f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize("name", tx.__all__)
+def test_the_reference_has_every_public_name(name):
+    assert re.search(rf"`[^`\n]*\btx\.{name}\b", page("reference.md")), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(field.name for field in dataclasses.fields(tx.CompileOptions)),
+        *errors.__all__,
+        *ReductionPolicy.__members__,
+        *("proof", "plan", "group_plans", "fallback", "source", "requires_precise_math"),
+        *(field.name for field in dataclasses.fields(tx.Artifact)),
+    ],
+)
+def test_the_reference_has_every_option_error_policy_and_stage(name):
+    own = ("name", "text_only", "recompile")  # of the artifact itself, not of its user
+    assert name in own or re.search(rf"`{name}`", page("reference.md")), name
+
+
+def test_the_reference_has_every_command_and_every_switch():
+    text = page("reference.md")
+    for command in tilex.list_commands(None):
+        assert f"`tilex {command} " in text or f"`tilex {command}`" in text, command
+    package = Path(tx.__file__).parent
+    sources = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    for variable in set(re.findall(r"\bTILEX_[A-Z_]+\b", sources)):
+        assert f"`{variable}`" in text, variable
 
 
 def test_the_glossary_is_sorted():
