@@ -121,8 +121,12 @@ def resume(
     """
     path = path / "report.json" if path.is_dir() else path
     old = Report.read(path)
-    given = {"endpoints": tuple(endpoints or ()), "budget": budget, "limit": limit}
-    settings = dataclasses.replace(old.settings, **{k: v for k, v in given.items() if v})
+    settings = dataclasses.replace(
+        old.settings,
+        endpoints=tuple(endpoints or old.settings.endpoints),
+        budget=budget or old.settings.budget,
+        limit=limit or old.settings.limit,
+    )
     wanted = new_report(settings, [section.subject for section in old.sections])
     finished = run(resumed(old, wanted), path, progress)
     if database is not None:

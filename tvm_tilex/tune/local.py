@@ -41,7 +41,7 @@ class LocalLaunch:
         device = None if self._on_host else tvm.runtime.device(artifact.kind, 0)
         self._wait: Callable[[], None] = device.sync if device is not None else lambda: None
         place = _aligned if device is None else lambda a: tvm.runtime.tensor(a, device=device)
-        self._arrays = [place(array) for array in arrays]
+        self._arrays: list[Any] = [place(array) for array in arrays]
         views = artifact.tile_ir.views
         self._arguments: list[Argument] = [
             describe(view.name, array) for view, array in zip(views, self._arrays, strict=True)
@@ -121,7 +121,7 @@ class LocalLaunch:
 def programs_of(program: Program) -> int:
     """P: the programs of every root nest, at least one."""
     roots = [s for s in program.body if isinstance(s, Parallel)]
-    return max(1, sum(math.prod(axis.extent for axis in root.axes) for root in roots))
+    return max(1, sum(math.prod(int(axis.extent) for axis in root.axes) for root in roots))
 
 
 def _aligned(array: Array) -> Array:

@@ -44,7 +44,9 @@ class RemoteLaunch:
 
     def __init__(self, artifact: Artifact, arrays: Sequence[NDArray[Any]], job: Job) -> None:
         opened = _open(job)
-        self._session = opened.session
+        self._session: Any = opened.session
+        self._module: Any = None
+        self._tensors: Any = None
         self._kind = artifact.kind
         self._name = artifact.name
         self.device = f"{artifact.kind} at {opened.address}"

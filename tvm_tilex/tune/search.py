@@ -119,7 +119,7 @@ class OptunaSearch:
         self._states, self._create = optuna.trial.TrialState, optuna.trial.create_trial
         self._study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
         self._index = {_point(candidate.choices): candidate.index for candidate in candidates}
-        self._distributions = {
+        self._distributions: dict[str, Any] = {
             name: optuna.distributions.CategoricalDistribution(values)
             for name, values in _categories(candidates).items()
         }

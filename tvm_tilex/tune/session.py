@@ -205,7 +205,8 @@ class _Search:
 
     def _note_losses(self) -> None:
         """Keep what the loss of a device took, so that a resumed run knows it too."""
-        self._section.lost = [
+        others = [e for e in self._section.lost if e["candidate"] not in self._in_flight]
+        self._section.lost = others + [
             {"candidate": index, **attempt}
             for index, task in self._in_flight.items()
             for attempt in task.attempts

@@ -61,4 +61,5 @@ def count_events(launches: Sequence[Any], programs: int) -> dict[str, float]:
 
 def modelled_cost(events: Mapping[str, float], weighting: str = "balanced") -> float:
     """The weighted sum of events, dimensionless."""
-    return sum(weight * events[name] for name, weight in asdict(WEIGHTINGS[weighting]).items())
+    weights: dict[str, float] = asdict(WEIGHTINGS[weighting])
+    return sum(weight * events[name] for name, weight in weights.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 from tvm_tilex.tune.job import Timing
 from tvm_tilex.tune.record import Measurement
@@ -12,7 +13,7 @@ from tvm_tilex.tune.record import Measurement
 __all__ = ["calls_for", "from_samples", "wall_clock"]
 
 
-def wall_clock(launch: Callable[[], None], wait: Callable[[], None], timing: Timing) -> Measurement:
+def wall_clock(launch: Callable[[], Any], wait: Callable[[], Any], timing: Timing) -> Measurement:
     """Measure ``launch`` end to end; ``wait`` returns when the device is idle."""
     estimate = _warm_up(launch, wait, timing.warmup_ms / 1e3)
     calls = calls_for(estimate, timing)
@@ -37,7 +38,7 @@ def from_samples(scope: str, unit: str, samples: list[float], calls: int, how: s
     return Measurement(scope, unit, statistics.median(samples), tuple(samples), calls, how)
 
 
-def _warm_up(launch: Callable[[], None], wait: Callable[[], None], seconds: float) -> float:
+def _warm_up(launch: Callable[[], Any], wait: Callable[[], Any], seconds: float) -> float:
     """Call for at least that long, twice or more; the mean of all but the first call."""
     launch()
     wait()
