@@ -26,7 +26,7 @@ from measured_plans import Plan, candidates_of, order_of, read_plans, refused
 import tvm_tilex as tx
 from tvm_tilex.plan import AnalyticCost, cost_policy
 from tvm_tilex.tune.report import Report, Section
-from tvm_tilex.tune.search import Exhaustive, ModelOrder, OptunaSearch, Strategy
+from tvm_tilex.tune.search import Exhaustive, ModelOrder, Neighbours, OptunaSearch, Strategy
 from tvm_tilex.tune.space import Candidate
 
 NEAR = 0.02
@@ -95,6 +95,10 @@ def searches(table: Table, seeds: int) -> dict[str, list[Callable[[], Strategy]]
         scores = {index: float(rank) for rank, index in enumerate(order)}
         return lambda: ModelOrder(everything, scores, patience=patience)
 
+    def near(order: list[int], patience: int) -> Callable[[], Strategy]:
+        scores = {index: float(rank) for rank, index in enumerate(order)}
+        return lambda: Neighbours(table.candidates, everything, scores, patience=patience)
+
     def shuffled(seed: int) -> Callable[[], Strategy]:
         order = list(everything)
         random.Random(seed).shuffle(order)
@@ -106,10 +110,13 @@ def searches(table: Table, seeds: int) -> dict[str, list[Callable[[], Strategy]]
         return lambda: OptunaSearch(table.candidates, trials=most, seed=seed, first=first)
 
     found: dict[str, list[Callable[[], Strategy]]] = {}
+    last = list(table.orders.values())[-1]
     for name, order in table.orders.items():
         found[f"model ({name}), to the end"] = [ranked(order, len(everything))]
         found[f"model ({name}), patience {PATIENCE}"] = [ranked(order, PATIENCE)]
-    last = list(table.orders.values())[-1]
+    for patience in (8, 12, 16):
+        found[f"neighbours of the best, patience {patience}"] = [near(last, patience)]
+    found["neighbours of the best, to the end"] = [near(last, len(everything))]
     found["optuna"] = [optuna(seed, []) for seed in range(seeds)]
     found["optuna after the model's first 3"] = [optuna(s, last[:3]) for s in range(seeds)]
     found["random order"] = [shuffled(seed) for seed in range(10 * seeds)]

@@ -88,8 +88,16 @@ def kernel_file(tmp_path_factory):
     return path
 
 
+# A server ends with the process that started it, also when that one is killed.
+STAY = """
+parent = os.getppid()
+print("ready", flush=True)
+while os.getppid() == parent:
+    time.sleep(0.5)
+os._exit(0)
+"""
 SERVER = """
-import signal, sys
+import os, sys, time
 from tvm.rpc.server import _popen_start_rpc_server
 port, tracker = int(sys.argv[1]), int(sys.argv[2])
 address = ("127.0.0.1", tracker) if tracker else None
@@ -97,16 +105,12 @@ _popen_start_rpc_server(
     "127.0.0.1", port, port + 1, tracker_addr=address, key=sys.argv[3], silent=True,
     custom_addr="127.0.0.1",
 )
-print("ready", flush=True)
-signal.pause()
 """
 TRACKER = """
-import signal, sys
+import os, sys, time
 from tvm.rpc.tracker import _popen_start_tracker_server
 port = int(sys.argv[1])
 _popen_start_tracker_server("127.0.0.1", port, port + 1, silent=True)
-print("ready", flush=True)
-signal.pause()
 """
 
 
@@ -117,7 +121,7 @@ class Loopback:
         self.started = {}
 
     def _start(self, script, port, *arguments):
-        command = [sys.executable, "-c", script, str(port), *map(str, arguments)]
+        command = [sys.executable, "-c", script + STAY, str(port), *map(str, arguments)]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, start_new_session=True
         )

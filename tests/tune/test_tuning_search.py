@@ -13,6 +13,7 @@ from tvm_tilex.tune.search import (
     SEARCHES,
     Exhaustive,
     ModelOrder,
+    Neighbours,
     OptunaSearch,
     make_strategy,
 )
@@ -89,6 +90,40 @@ def test_what_an_earlier_run_tried_is_not_tried_again():
     for strategy in (Exhaustive(range(4)), ModelOrder(range(4), {}, patience=9)):
         strategy.tell(2, 1.0)
         assert 2 not in spend(strategy, VALUES)
+
+
+def test_neighbours_walk_to_the_minimum_where_the_model_is_wrong():
+    """The model looks at threads alone and prefers the fewest."""
+    wrong = {c.index: float(c.choices.get("threads_per_group", 9999)) for c in CANDIDATES}
+    order = [c.index for c in CANDIDATES]
+    tried = spend(Neighbours(CANDIDATES, order, wrong, patience=5), VALUES)
+    assert len(tried) == len(set(tried)) < 45
+    assert min(VALUES[i] for i in tried) == min(VALUES.values())
+    blind = spend(ModelOrder(order, wrong, patience=5), VALUES)
+    assert min(VALUES[i] for i in blind) > min(VALUES.values())
+
+
+def test_neighbours_begin_with_the_models_choices_and_prefer_them_among_equals():
+    space = Space(
+        tx.CompileOptions(), (Dimension("threads_per_group", (32, 64, 128, 256, 512)),)
+    ).candidates()
+    scores = {1: 9.0, 2: 8.0, 3: 1.0, 4: 2.0, 5: 3.0, 0: 99.0}
+    values = {0: 50.0, 1: 1.0, 2: 5.0, 3: 7.0, 4: 8.0, 5: 9.0}
+    strategy = Neighbours(space, range(6), scores, first=1, patience=99)
+    # 128; its neighbours 64 and 256, the better scored first; nothing better than 64 then but 32.
+    assert [i for i in spend(strategy, values) if i] == [3, 4, 2, 1, 5]
+
+
+def test_neighbours_take_failures_and_what_was_tried_before():
+    order = [c.index for c in CANDIDATES]
+    values = {i: None if i % 2 else VALUES[i] for i in order}
+    strategy = Neighbours(CANDIDATES, order, VALUES, patience=99)
+    for index in (2, 3, 4):
+        strategy.tell(index, values[index])
+    tried = spend(strategy, values)
+    assert sorted(tried) == sorted(set(order) - {2, 3, 4})
+    nothing = Neighbours(CANDIDATES, order, VALUES, patience=5)
+    assert len(spend(nothing, dict.fromkeys(order))) == 5
 
 
 # Optuna.

@@ -118,7 +118,10 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Most compilations of the whole run; a larger space is refused.",
         ),
         click.option(
-            "--patience", default=8, show_default=True, help="Fruitless trials of --search model."
+            "--patience",
+            default=8,
+            show_default=True,
+            help="Fruitless trials that end a search by the model.",
         ),
         click.option("--trials", type=int, help="Most trials of a shape of --search optuna."),
         click.option(

@@ -67,7 +67,7 @@ def tune(
     metric
         ``host-wall``, ``gpu-control`` or ``sim-cost`` (modelled); by default what there is here.
     search
-        ``model``, ``exhaustive`` or ``optuna``.
+        ``neighbours``, ``model``, ``exhaustive`` or ``optuna``.
     output
         A new or empty folder for ``report.json``; by default one in the user's cache folder.
     database

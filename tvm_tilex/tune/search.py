@@ -26,8 +26,10 @@ __all__ = [
 # Suggestions of a sampler that bring nothing new before it is given a candidate.
 _REPEATS = 20
 
-SEARCHES = ("exhaustive", "model", "optuna")
-DEFAULT_SEARCH = "model"
+SEARCHES = ("neighbours", "model", "exhaustive", "optuna")
+# Those that ask the cost model before anything is measured.
+MODELLED = ("neighbours", "model")
+DEFAULT_SEARCH = "neighbours"
 
 
 class Strategy(Protocol):
@@ -91,6 +93,67 @@ class ModelOrder:
             self._best, self._fruitless = value, 0
             return
         self._fruitless += 1
+
+
+class Neighbours:
+    """The model's first choices, then always what is nearest to the best so far.
+
+    The distance of two candidates is the number of steps between their values, summed over the
+    dimensions; among the nearest the model's order decides. Ends as :class:`ModelOrder` does.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        order: Sequence[int],
+        scores: Mapping[int, float],
+        *,
+        first: int = 3,
+        patience: int = 8,
+        gain: float = 0.01,
+    ) -> None:
+        self._left = sorted(order, key=lambda candidate: scores.get(candidate, math.inf))
+        steps = _categories(candidates)
+        self._places = {
+            candidate.index: tuple(
+                values.index(candidate.choices[name]) for name, values in steps.items()
+            )
+            for candidate in candidates
+            if candidate.choices
+        }
+        self._first, self._patience, self._gain = first, patience, gain
+        self._centre: int | None = None
+        self._best, self._fruitless = math.inf, 0
+
+    def next(self) -> int | None:
+        """The nearest candidate that is left, by the model's order among equals."""
+        if not self._left or self._fruitless >= self._patience:
+            return None
+        if self._first > 0 or self._centre is None:
+            self._first -= 1
+            return self._left.pop(0)
+        # min keeps the first of equals, and what is left is in the model's order.
+        nearest = min(self._left, key=self._distance)
+        self._left.remove(nearest)
+        return nearest
+
+    def tell(self, candidate: int, value: float | None) -> None:
+        """Move to a better candidate; count what brought nothing."""
+        if candidate in self._left:
+            self._left.remove(candidate)
+        if value is not None and value < self._best * (1 - self._gain):
+            self._fruitless = 0
+        else:
+            self._fruitless += 1
+        if value is not None and value < self._best:
+            self._best = value
+            self._centre = candidate if candidate in self._places else self._centre
+
+    def _distance(self, candidate: int) -> int:
+        if candidate not in self._places or self._centre is None:
+            return 0  # the default is tried in any case
+        pair = zip(self._places[candidate], self._places[self._centre], strict=True)
+        return sum(abs(a - b) for a, b in pair)
 
 
 class OptunaSearch:
@@ -205,6 +268,8 @@ def make_strategy(
         return Exhaustive(order)
     if name == "model":
         return ModelOrder(order, scores, patience=patience)
+    if name == "neighbours":
+        return Neighbours(candidates, order, scores, patience=patience)
     if name == "optuna":
         return OptunaSearch(candidates, trials=trials, seed=seed)
     raise OptionError(f"search {name!r}: use one of {', '.join(SEARCHES)}")

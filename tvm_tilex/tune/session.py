@@ -22,7 +22,7 @@ from tvm_tilex.tune.pool import Pool, Task
 from tvm_tilex.tune.progress import Progress
 from tvm_tilex.tune.record import Trial
 from tvm_tilex.tune.report import Report, Section, Settings
-from tvm_tilex.tune.search import Strategy, make_strategy
+from tvm_tilex.tune.search import MODELLED, Strategy, make_strategy
 from tvm_tilex.tune.space import Candidate, require_budget, rotated
 from tvm_tilex.tune.trials import make_job, trial_of
 from tvm_tilex.tune.versions import environment, versions
@@ -137,7 +137,7 @@ class _Search:
 
     def score(self) -> None:
         """Ask the cost model first, where the search wants its order: compilation only."""
-        if self._settings.search != "model":
+        if self._settings.search not in MODELLED:
             return
         known = set(self._section.scores) | self._section.tried
         for candidate in self.candidates:
@@ -181,7 +181,7 @@ class _Search:
             seed=settings.seed,
         )
         for trial in section.trials:
-            if trial.status == "refused" and settings.search == "model":
+            if trial.status == "refused" and settings.search in MODELLED:
                 continue  # known before anything was measured: it says nothing of the order
             strategy.tell(trial.candidate, trial.value(settings.metric))
         return strategy
