@@ -61,6 +61,9 @@ __all__ = [
 # Lazy selection: only the chosen branch is evaluated.
 IF_THEN_ELSE = "prim.if_then_else"
 
+# On an allocation: LowerTVMBuiltin leaves it to the code generator, which takes the stack.
+ON_STACK = "disable_lower_builtin"
+
 PURE = 1
 OPAQUE = 3
 CONTROL_JUMP = 6

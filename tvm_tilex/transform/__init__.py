@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _PASSES = {
+    "BlockPrograms": "tvm_tilex.transform.block_programs",
     "CanonicalizeReductions": "tvm_tilex.transform.canonicalize_reductions",
     "ElementaryFunctions": "tvm_tilex.transform.elementary_functions",
     "FenceProducts": "tvm_tilex.transform.fence_products",
