@@ -57,7 +57,8 @@ def compile(
     kernel
         A ``@tx.tile_kernel``.
     specs
-        One per view: a shape, ``tx.spec(shape, dtype)``, or an array.
+        One per view: a shape, ``tx.spec(shape, dtype)``, or an array. An extent of a shape is an
+        integer, or known at launch: ``tx.dynamic(...)`` or the name of one.
     target
         ``"llvm"``, ``"metal"``, ``"cuda"``, or a TVM target or its description.
     options

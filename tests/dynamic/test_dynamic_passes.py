@@ -9,6 +9,7 @@ from tvm.script import tirx as T
 import tvm_tilex as tx
 from tvm_tilex import kernels, transform
 from tvm_tilex.analysis.dimensions import dimension_ranges, extent_range
+from tvm_tilex.analysis.guards import index_in_bounds
 from tvm_tilex.build.pipeline import register_pipeline
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.tools.report import describe_plan
@@ -114,3 +115,33 @@ def test_functions_of_somebody_else_are_left_alone():
     module = tvm.IRModule({"foreign": foreign})
     for name in ("PadDimensions", "GuardDimensions"):
         tvm.ir.assert_structural_equal(getattr(transform, name)()(module), module)
+
+
+@pytest.mark.parametrize(
+    ("extent", "greatest", "proved"), [(256, 256, True), (300, 256, True), (255, 256, False)]
+)
+@pytest.mark.parametrize("index", ["int32", "int64"])
+def test_an_index_below_a_dynamic_extent_is_below_its_bound(extent, greatest, proved, index):
+    width = tvm.tirx.Var("N", "int64")
+    label = tvm.tirx.Var("label", index)
+    bound = width if index == "int64" else tvm.tirx.Cast(index, width)
+    inside = tvm.tirx.all(label >= tvm.tirx.IntImm(index, 0), label < bound)
+    span = tvm.ir.Range.from_min_extent(
+        tvm.tirx.IntImm("int64", 1), tvm.tirx.IntImm("int64", greatest)
+    )
+    limit = tvm.tirx.IntImm(index, extent)
+    assert index_in_bounds(label, limit, (inside,), {width: span}) is proved
+    assert not index_in_bounds(label, limit, (inside,), {})  # N without a range
+    below = (label < bound,)  # the lower side is not guarded
+    assert not index_in_bounds(label, limit, below, {width: span})
+
+
+def test_a_bound_that_does_not_fit_the_index_type_proves_nothing():
+    width, label = tvm.tirx.Var("N", "int64"), tvm.tirx.Var("label", "int32")
+    inside = tvm.tirx.all(
+        label >= tvm.tirx.IntImm("int32", 0), label < tvm.tirx.Cast("int32", width)
+    )
+    huge = tvm.ir.Range.from_min_extent(
+        tvm.tirx.IntImm("int64", 1), tvm.tirx.IntImm("int64", 2**31)
+    )
+    assert not index_in_bounds(label, tvm.tirx.IntImm("int32", 256), (inside,), {width: huge})
