@@ -62,12 +62,11 @@ from tvm_tilex.tirx.compat import (
     IRModule,
     PrimFunc,
     TensorLoad,
-    builder,
     call,
     structural_map,
     tirx,
 )
-from tvm_tilex.tirx.register import CLUSTER_ARRIVE, CLUSTER_PUBLISH, CLUSTER_WAIT, SUBGROUP
+from tvm_tilex.tirx.register import SUBGROUP
 from tvm_tilex.transform.common import (
     as_index,
     ceil_divided,
@@ -80,6 +79,7 @@ from tvm_tilex.transform.common import (
     with_body,
 )
 from tvm_tilex.transform.early_loads import early_loads
+from tvm_tilex.transform.exchange import Exchange
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
@@ -142,8 +142,8 @@ class _Mapper:
     vectors: VectorAccess
     unroll: int
     refine: bool  # divide by a row's number through its reciprocal
+    exchange: Exchange
     stripes: dict[Any, Any] = field(default_factory=dict)
-    partials: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -167,23 +167,32 @@ class _Mapper:
         alone = plan.programs_per_group == 1
         packed = tirx.IntImm(dtype, 0) if alone else tirx.floordiv(index, workers)
         worker = index if alone else tirx.floormod(index, workers)
-        if plan.blocks_per_program > 1:
-            worker = as_index(dtype, cluster.var) * tirx.IntImm(dtype, plan.threads) + index
-        execution = ExecutionMap(plan, worker, dtype, hint_unroll)
+        rank = as_index(dtype, cluster.var)
+        exchange = Exchange(plan, dtype, packed, rank, worker)
+        if exchange.split:
+            worker = rank * tirx.IntImm(dtype, plan.threads) + index
         return cls(
-            program, plan, block, cluster, thread, execution, packed, vectors, unroll, hint_unroll
+            program,
+            plan,
+            block,
+            cluster,
+            thread,
+            ExecutionMap(plan, worker, dtype, hint_unroll),
+            packed,
+            vectors,
+            unroll,
+            refine=hint_unroll,
+            exchange=exchange,
         )
 
     def map(self) -> Any:
         """The launch of all threadgroups."""
         body = self._program(self._body())
-        scratch = [tirx.AllocBuffer(buffer) for buffer in self.partials]
-        if not self._split:
-            body = launch(self.thread, self.plan.threads, sequence(*scratch, body))
-            return self._groups(body)
-        arrive = tirx.Evaluate(call(CLUSTER_ARRIVE, dtype="void"))
-        body = launch(self.thread, self.plan.threads, sequence(*scratch, arrive, body))
-        body = launch(self.cluster, self.plan.blocks_per_program, body)
+        scratch = [tirx.AllocBuffer(buffer) for buffer in self.exchange.buffers]
+        whole = sequence(*scratch, self.exchange.begin(), body)
+        body = launch(self.thread, self.plan.threads, whole)
+        if self.exchange.split:
+            body = launch(self.cluster, self.plan.blocks_per_program, body)
         return self._groups(body)
 
     def _groups(self, body: Any) -> Any:
@@ -191,7 +200,7 @@ class _Mapper:
         if not self.plan.dynamic:
             return launch(self.block, self.plan.blocks, body)
         groups = ceil_divided(self._count, self.plan.programs_per_group)
-        if self._split:
+        if self.exchange.split:
             groups = groups * self._integer(self.plan.blocks_per_program)
         launched = launch(self.block, groups, body)
         if self.program.least_programs > 0:
@@ -209,16 +218,11 @@ class _Mapper:
         """Block * Q + q, before any bound."""
         dtype = self.program.index_dtype
         block = as_index(dtype, self.block.var)
-        if self._split:
+        if self.exchange.split:
             return tirx.floordiv(block, self._integer(self.plan.blocks_per_program))
         if self.plan.programs_per_group == 1:
             return block
         return block * self._integer(self.plan.programs_per_group) + self.packed
-
-    @property
-    def _split(self) -> bool:
-        """Whether several threadgroups serve a program."""
-        return self.plan.blocks_per_program > 1
 
     @property
     def _replays(self) -> bool:
@@ -342,9 +346,9 @@ class _Mapper:
         first = collective(carry[zero])
         if self.plan.independent_subgroups:
             return sequence(fold, first)
-        exchange, partials = self._exchange(carry[zero])
+        exchange, partials = self.exchange.publish(carry[zero])
         identity = tirx.FloatImm("float32", Combiner[update.combiner].identity(DTYPES["float32"]))
-        first_of_lane, *rest = self._partials_of_lane(partials, identity)
+        first_of_lane, *rest = self.exchange.read(partials, identity)
         if not rest:
             return sequence(fold, first, exchange, collective(first_of_lane))
         gathered = [tirx.BufferStore(carry, first_of_lane, [zero])]
@@ -352,70 +356,6 @@ class _Mapper:
             tirx.BufferStore(carry, update.combine(carry[zero], other), [zero]) for other in rest
         ]
         return sequence(fold, first, exchange, *gathered, collective(carry[zero]))
-
-    def _exchange(self, value: Any) -> tuple[Any, Any]:
-        """Make each SIMD group's ``value`` known to all of its program; also the partials."""
-        plan, zero = self.plan, self._integer(0)
-        subgroups = plan.reduction_subgroups_per_program
-        partials = tirx.decl_buffer(
-            (self._integer(subgroups * plan.programs_per_group * plan.blocks_per_program),),
-            "float32",
-            f"partials{len(self.partials)}",
-            scope="shared",
-            layout=None,
-        )
-        begins = not self.partials
-        self.partials.append(partials)
-        if not self._split:
-            at = self._partials_base + self._subgroup
-            store = tirx.BufferStore(partials, value, [at])
-            barrier = tirx.Evaluate(builder.tvm_storage_sync("shared"))
-            return sequence(
-                tirx.IfThenElse(tirx.EQ(self._lane, zero), store, None), barrier
-            ), partials
-        rank = as_index(self.program.index_dtype, self.cluster.var)
-        place = tirx.address_of(partials[rank * self._integer(subgroups) + self._subgroup])
-        target = tirx.Cast("int32", self._lane)
-        store = tirx.Evaluate(call(CLUSTER_PUBLISH, place, target, value, dtype="void"))
-        arrive, wait = (
-            tirx.Evaluate(call(op, dtype="void")) for op in (CLUSTER_ARRIVE, CLUSTER_WAIT)
-        )
-        # Lane c writes into threadgroup c of the cluster, its own among them.
-        publish = tirx.IfThenElse(self._lane < self._integer(plan.blocks_per_program), store, None)
-        started = wait if begins else None
-        return sequence(started, publish, arrive, wait), partials
-
-    def _partials_of_lane(self, partials: Any, identity: Any) -> list[Any]:
-        """What each lane reads of its program's partials; the identity past their end."""
-        plan = self.plan
-        count = plan.reduction_subgroups_per_program * plan.blocks_per_program
-        found = []
-        for first in range(0, count, plan.lanes):
-            lane = self._lane + self._integer(first) if first else self._lane
-            partial = partials[self._partials_base + lane]
-            inside = lane < self._integer(count)
-            whole = first + plan.lanes <= count
-            found.append(partial if whole else tirx.if_then_else(inside, partial, identity))
-        return found
-
-    @property
-    def _partials_base(self) -> Any:
-        return self.packed * self._integer(self.plan.reduction_subgroups_per_program)
-
-    @property
-    def _subgroup(self) -> Any:
-        return tirx.floordiv(self._in_group, self._integer(self.plan.lanes))
-
-    @property
-    def _lane(self) -> Any:
-        return tirx.floormod(self._in_group, self._integer(self.plan.lanes))
-
-    @property
-    def _in_group(self) -> Any:
-        """The worker's coordinate among those of its program in its threadgroup."""
-        if self._split:
-            return as_index(self.program.index_dtype, self.thread.var)
-        return self.execution.worker
 
 
 def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:
