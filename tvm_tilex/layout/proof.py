@@ -7,16 +7,15 @@ GF(2), 4. evaluated disproofs, 5. restriction of a bijection, 6. counting, struc
 
 from __future__ import annotations
 
-from math import prod
-
 from tvm_tilex.layout.affine import image_size, prove_injective
 from tvm_tilex.layout.base import LayoutMap, Piece
 from tvm_tilex.layout.bounds import bounds_reason, covers, safety_reason
 from tvm_tilex.layout.context import Context, Unsafe
-from tvm_tilex.layout.expr import Op, Operation
 from tvm_tilex.layout.finite import analyze_finite, finite_size
 from tvm_tilex.layout.forms import Form
 from tvm_tilex.layout.gf2 import BitMatrix, bit_matrix
+from tvm_tilex.layout.image_bound import most_values
+from tvm_tilex.layout.restriction import is_restriction, same_symbolic_size
 from tvm_tilex.layout.sizes import cardinality_of
 from tvm_tilex.layout.verdict import LayoutProof, Verdict, Witness, disproven, proven, unknown
 from tvm_tilex.layout.witness import (
@@ -70,10 +69,9 @@ class Prover:
         """Return the proof."""
         if self.map.domain.is_empty_box:
             return self._empty()
-        base = Context(self.map.domain)
+        base = self.prepare()
         if base.empty:
             return self._empty()
-        self._enter(base)
         totality = self._totality(base)
         bounds = self._bounds(totality)
         if totality.unknown or bounds.unknown:
@@ -91,14 +89,17 @@ class Prover:
 
     def total(self) -> bool:
         """Return whether totality alone is proved by ranges (cheaper than :meth:`run`)."""
+        base = self.prepare()
+        return base.empty or self._totality(base).proven
+
+    def prepare(self) -> Context:
+        """Return the domain's context; keep the branches that some point of it can reach."""
         base = Context(self.map.domain)
-        if base.empty:
-            return True
-        self._enter(base)
-        return self._totality(base).proven
+        if not base.empty:
+            self._enter(base)
+        return base
 
     def _enter(self, base: Context) -> None:
-        """Keep the branches that some point of the domain can reach."""
         for piece in self.map.pieces:
             context = Context(self.map.domain, piece.guards) if piece.guards else base
             if not context.empty:
@@ -289,9 +290,12 @@ class Prover:
                 return proven(f"the image has exactly {size} values")
             if size is not None:
                 return self._not_onto(f"the image has {size} of {target} values")
-        if injectivity.proven and self._same_symbolic_size():
+            most = self.most_values()
+            if most is not None and most < target:
+                return self._not_onto(f"at most {most} values cannot reach {target}")
+        if injectivity.proven and same_symbolic_size(self.map.domain, self.map.codomain):
             return proven("counting: injective, equal symbolic sizes")
-        if injectivity.proven and self._restriction():
+        if injectivity.proven and is_restriction(self.map.domain, self.map.codomain, self.pieces):
             return proven("restriction of a bijection onto a longer interval")
         if len(self.pieces) > 1 and any(map(self._branch_onto, range(len(self.pieces)))):
             return proven("one branch alone reaches the codomain")
@@ -309,6 +313,16 @@ class Prover:
         if matrix is not None and all(matrix.spans(axis, size) for axis, size in sizes):
             return 1 << matrix.rank
         return None
+
+    def most_values(self) -> int | None:
+        """Return a number that the values do not exceed, or None."""
+        total = 0
+        for k, (piece, context) in enumerate(zip(self.pieces, self.contexts, strict=True)):
+            most = most_values(context, piece, self.forms(k), self.matrix(k))
+            if most is None:
+                return None
+            total += most
+        return total
 
     def _not_onto(self, reason: str) -> Verdict:
         """Return the refutation by counting, with a missing codomain point where one is shown."""
@@ -339,40 +353,6 @@ class Prover:
         ]
         return min(low for low, _ in spans), max(high for _, high in spans)
 
-    def _same_symbolic_size(self) -> bool:
-        """Whether domain and codomain are boxes with the same extents up to order."""
-        sides = []
-        for space in (self.map.domain, self.map.codomain):
-            if space.guards:
-                return False
-            fixed = prod(a.extent for a in space.axes if isinstance(a.extent, int))
-            symbols = sorted(id(a.extent) for a in space.axes if not isinstance(a.extent, int))
-            sides.append((fixed, symbols))
-        return sides[0] == sides[1]
-
-    def _restriction(self) -> bool:
-        """F bijective onto [0, M), M >= N: its restriction to f < N is bijective onto [0, N)."""
-        domain, codomain = self.map.domain, self.map.codomain
-        if len(self.pieces) != 1 or len(domain.guards) != 1 or codomain.rank != 1:
-            return False
-        guard, axis = domain.guards[0], codomain.axes[0]
-        if not isinstance(guard, Operation) or guard.op is not Op.LT or axis.lower:
-            return False
-        if codomain.guards or domain.box_size is None:
-            return False
-        box = Context(domain.unguarded())
-        try:
-            value = box.form(self.pieces[0].outputs[0])
-            left, limit = box.form(guard.left), box.form(guard.right)
-            size = Form(axis.extent, {}) if isinstance(axis.extent, int) else box.form(axis.extent)
-            low, high = box.form_interval(value)
-            most = box.form_interval(size)[1]
-        except Unsafe:
-            return False
-        same = value.key == left.key and limit.key == size.key
-        full = low == 0 and high + 1 == domain.box_size and most <= domain.box_size
-        return same and full and prove_injective(box, (value,)) is not None
-
     def _branch_onto(self, k: int) -> bool:
         """Whether branch ``k``, as a map of its own guarded domain, reaches the codomain."""
         from tvm_tilex.layout.nodes import IndexExpr
@@ -395,8 +375,9 @@ class Prover:
         size = self._image_size()
         if size == source:
             return proven(f"the image has {size} values, as many as there are points")
-        if source > target or (size is not None and size < source):
-            least = min(target, size if size is not None else target)
+        known = [n for n in (target, size, self.most_values()) if n is not None]
+        least = min(known)
+        if source > least:
             params = parameter_settings(self.map.domain)[0]
             witness = repeated_value(self.map, params)
             reason = f"pigeonhole: {source} points, at most {least} values"

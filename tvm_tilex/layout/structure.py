@@ -7,6 +7,7 @@ from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.composite import Compose, Product, Transform
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.nodes import Identity, IndexExpr, Permute
+from tvm_tilex.layout.sizes import cardinality_of
 from tvm_tilex.layout.verdict import LayoutProof, Verdict, Witness, disproven, proven
 
 __all__ = ["by_structure"]
@@ -27,7 +28,6 @@ def by_structure(map: LayoutMap, flat: LayoutProof) -> LayoutProof:
 def _refuted(map: LayoutMap) -> dict[str, Verdict]:
     """Refute from the inner map: what collides inside collides, and few values stay few."""
     from tvm_tilex.layout.proof import prove
-    from tvm_tilex.layout.queries import cardinality
 
     if not isinstance(map, (Compose, Transform)):
         return {}
@@ -40,13 +40,29 @@ def _refuted(map: LayoutMap) -> dict[str, Verdict]:
             a, b = shown.points
             reason = f"{a} and {b} have the same value already in the inner map"
             found["injectivity"] = disproven(reason, shown)
-    reached, target = cardinality(inner, 0), cardinality(map.codomain, 0)
-    if reached.value is not None and target.value is not None and reached.value < target.value:
-        reason = f"the inner map has {reached.value} values, the codomain {target.value} points"
+    reached, target = _most_values(map), cardinality_of(map.codomain)
+    if reached is not None and target is not None and reached < target:
+        reason = f"the parts have at most {reached} values, the codomain {target} points"
         found["surjectivity"] = disproven(reason, Witness(text=reason))
     if isinstance(map, Compose):
         found.update(_refuted_outside(map))
     return found
+
+
+def _most_values(map: LayoutMap) -> int | None:
+    """Return a number that the values do not exceed: that of the part with the fewest."""
+    from tvm_tilex.layout.proof import Prover
+    from tvm_tilex.layout.queries import cardinality
+
+    if isinstance(map, Compose):
+        bounds = [_most_values(map.outer), _most_values(map.inner)]
+    elif isinstance(map, Transform):
+        bounds = [_most_values(map.map)]
+    else:
+        prover = Prover(map)
+        prover.prepare()
+        bounds = [cardinality(map, 0).value, prover.most_values()]
+    return min((n for n in bounds if n is not None), default=None)
 
 
 def _refuted_outside(map: Compose) -> dict[str, Verdict]:
