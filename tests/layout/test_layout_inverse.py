@@ -6,9 +6,13 @@ from tvm_tilex.layout import (
     DISPROVEN,
     UNKNOWN,
     BitLinear,
+    FiniteTable,
     IndexSet,
+    choose,
     index_map,
     lt,
+    ne,
+    parse_cute_layout,
     parse_map,
     try_inverse,
     unflatten,
@@ -50,3 +54,42 @@ def test_no_inverse_is_invented():
     assert try_inverse(cube, budget=0).verdict.kind in (UNKNOWN, DISPROVEN)
     lossy = BitLinear(B(x=8), B(y=8), (((1,), (2,), (3,)),))
     assert try_inverse(lossy, budget=0).verdict.kind is DISPROVEN
+
+
+@pytest.mark.parametrize("budget", [0, 1 << 12])
+def test_injective_bit_linear_maps_are_inverted_on_their_image(budget):
+    for map in (
+        BitLinear(B(x=16), B(y=64), (((3,), (12,), (48,), (21,)),)),
+        index_map(B(i=8, j=8), B(x=16, y=128), lambda i, j: (i ^ j, (j << 4) ^ j ^ 5)),
+        index_map(B(i=6, j=8), B(x=256), lambda i, j: i * 32 + (i ^ j)),
+    ):
+        assert try_inverse(map, budget).verdict.kind is DISPROVEN
+        _check_on_image(map, try_inverse(map, budget, on_image=True))
+
+
+def test_small_maps_without_digits_are_inverted_by_a_table():
+    for map in (
+        index_map(B(i=8), B(x=8), lambda i: i * 3 % 8),
+        index_map(B(i=5), B(x=5), lambda i: i * i * i % 5),
+        index_map(B(i=5), B(x=50), lambda i: i * i * 2),
+        FiniteTable(B(a=2, b=2), B(x=9), ((3,), (1,), (8,), (0,))),
+        index_map(B(i=8), B(x=20), lambda i: choose(lt(i, 4), i * 2 + 1, i * 2 + 4)),
+        index_map(B(i=8).where(lambda i: ne(i, 3)), B(x=8), lambda i: i ^ 1),
+        parse_cute_layout("S<3,0,3> o 0 o (6,10):(10,1)").to_map(),
+    ):
+        answer = try_inverse(map, on_image=True)
+        assert isinstance(answer.value, FiniteTable)
+        _check_on_image(map, answer)
+        small = try_inverse(map, 4, on_image=True)
+        assert small.verdict.kind is UNKNOWN and small.value is None
+
+
+def _check_on_image(map, answer):
+    assert answer.verdict.proven
+    image = set()
+    for point in map.domain.points():
+        value = map(*point)
+        image.add(value if isinstance(value, tuple) else (value,))
+        back = answer.value(*(value if isinstance(value, tuple) else (value,)))
+        assert (back if isinstance(back, tuple) else (back,)) == point
+    assert set(answer.value.domain.points()) == image

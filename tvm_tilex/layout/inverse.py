@@ -1,8 +1,8 @@
 """``try_inverse``: a map and a proof, never a guess.
 
 A candidate is built from the GF(2) matrix or from the mixed-radix digits; it is returned only
-where both round trips are proved to be the identity. A map that is not onto has an inverse on its
-image only, on request.
+where both round trips are proved to be the identity. What neither gives is a finite table, within
+the budget. A map that is not onto has an inverse on its image only, on request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
 from tvm_tilex.layout.queries import verify_inverse
 from tvm_tilex.layout.verdict import Answer, disproven, unknown
 
-__all__ = ["try_inverse"]
+__all__ = ["digit_system", "try_inverse"]
 
 
 def try_inverse(
@@ -36,10 +36,10 @@ def try_inverse(
         Accept a map that is not onto: the inverse is then defined on the image only, a guarded
         subset of the codomain.
     """
+    from tvm_tilex.layout.image_inverse import inverse_by_table, inverse_on_image
+
     for name, verdict in prove(map, budget).items():
         if on_image and name == "surjectivity" and not verdict.proven:
-            from tvm_tilex.layout.preimage import inverse_on_image
-
             return inverse_on_image(map, budget)
         if verdict.disproven:
             return Answer(disproven(f"{name}: {verdict.reason}", verdict.witness))
@@ -52,7 +52,7 @@ def try_inverse(
         verdict = verify_inverse(map, candidate, budget)
         if verdict.proven:
             return Answer(verdict, normalize(candidate))
-    return Answer(unknown("neither the digits nor the GF(2) matrix give an inverse"))
+    return inverse_by_table(map, budget)
 
 
 def _by_bits(map: LayoutMap) -> LayoutMap | None:
@@ -100,8 +100,8 @@ def _solve(matrix: BitMatrix, target: int, rank: int) -> tuple[int, ...] | None:
     return tuple(point + [0] * (rank - len(point)))
 
 
-def _by_digits(map: LayoutMap) -> LayoutMap | None:
-    """Invert each output that is a dense chain of digits: ``digit = (y - base) // step % n``."""
+def digit_system(map: LayoutMap) -> DigitSystem | None:
+    """Return the digits of a map with one branch; None where symbolic or not safe."""
     if len(map.pieces) != 1 or map.domain.parameters or map.domain.box_size is None:
         return None
     context = Context(map.domain.unguarded())
@@ -109,7 +109,14 @@ def _by_digits(map: LayoutMap) -> LayoutMap | None:
         forms = tuple(context.form(output) for output in map.pieces[0].outputs)
     except Unsafe:
         return None
-    system = DigitSystem(forms, context.atom_interval, context.form_interval)
+    return DigitSystem(forms, context.atom_interval, context.form_interval)
+
+
+def _by_digits(map: LayoutMap) -> LayoutMap | None:
+    """Invert each output that is a dense chain of digits: ``digit = (y - base) // step % n``."""
+    system = digit_system(map)
+    if system is None:
+        return None
     values: dict[Variable, ExprLike] = {}
     for number, y in enumerate(map.codomain.coordinates):
         _read_digits(system, number, y, values)

@@ -1,4 +1,4 @@
-"""Fibers of a map, and its inverse on the image where the map is not onto."""
+"""Fibers of a map."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from collections.abc import Sequence
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap, Piece
-from tvm_tilex.layout.composite import Compose
-from tvm_tilex.layout.context import Context, Unsafe
+from tvm_tilex.layout.context import Context
 from tvm_tilex.layout.errors import CodomainError
-from tvm_tilex.layout.expr import Expr, ExprLike, as_expr, constant, eq, le, lt, ne
-from tvm_tilex.layout.forms import DigitSystem, Variable
+from tvm_tilex.layout.expr import Expr, constant, eq, ne
 from tvm_tilex.layout.index_set import Axis, IndexSet
-from tvm_tilex.layout.nodes import Identity, IndexExpr
-from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
-from tvm_tilex.layout.queries import equal_maps
-from tvm_tilex.layout.verdict import Answer, proven, unknown
-from tvm_tilex.layout.visitor import substitute
+from tvm_tilex.layout.proof import prove
 
-__all__ = ["inverse_on_image", "preimage", "value_guard"]
+__all__ = ["narrowed", "open_guards", "preimage", "value_guard"]
 
 
 def preimage(map: LayoutMap, *point: int) -> IndexSet:
@@ -78,85 +72,10 @@ def narrowed(space: IndexSet) -> IndexSet:
     for axis, coordinate in zip(space.axes, space.coordinates, strict=True):
         low, high = context.bounds[coordinate]
         axes.append(Axis(axis.name, high - low + 1, low))
-    return IndexSet(tuple(axes)).where(*_open(IndexSet(tuple(axes)), space.guards))
+    return IndexSet(tuple(axes)).where(*open_guards(IndexSet(tuple(axes)), space.guards))
 
 
-def _open(box: IndexSet, guards: Sequence[Expr]) -> list[Expr]:
+def open_guards(box: IndexSet, guards: Sequence[Expr]) -> list[Expr]:
     """Return the guards that the box alone does not decide."""
     context = Context(box)
     return [guard for guard in guards if context.decide(guard) is not True]
-
-
-def inverse_on_image(map: LayoutMap, budget: int = DEFAULT_BUDGET) -> Answer[LayoutMap]:
-    """Return g on the image of ``map`` with ``g(map(x)) = x``, for a map that is injective.
-
-    The domain of g is the image: the codomain points y for which ``map(g(y)) = y``.
-    """
-    candidate = _read_off(map)
-    if candidate is None:
-        return Answer(unknown("the digits of the map are not read off one by one"))
-    box, values = map.codomain.unguarded(), candidate
-    whole = IndexExpr(box, map.domain.unguarded(), values)
-    try:
-        verdict = equal_maps(Compose(whole, map), Identity(map.domain), budget)
-        if not verdict.proven:
-            return Answer(unknown(f"g o f = id: {verdict}"))
-        image = map.codomain.where(*_inside(map, values))
-    except LayoutError as error:
-        return Answer(unknown(str(error)))
-    reason = "g o f = id, and f o g = id on the image by its guard"
-    return Answer(proven(reason), IndexExpr(image, map.domain, values))
-
-
-def _inside(map: LayoutMap, values: tuple[Expr, ...]) -> list[Expr]:
-    """Return the predicates of the image: g(y) is in the domain and is mapped to y."""
-    found: list[Expr] = []
-    for value, axis in zip(values, map.domain.axes, strict=True):
-        found.extend((le(axis.lower, value), lt(value, axis.lower + axis.extent)))
-    named = dict(zip(map.domain.names, values, strict=True))
-    found.extend(substitute(map.domain.guards, named))
-    back = substitute(map.pieces[0].outputs, named)
-    found.extend(eq(y, z) for y, z in zip(map.codomain.coordinates, back, strict=True))
-    return _open(map.codomain.unguarded(), found)
-
-
-def _read_off(map: LayoutMap) -> tuple[Expr, ...] | None:
-    """Return the coordinates from the values, longest stride first: ``y // s``, then ``y % s``."""
-    if len(map.pieces) != 1 or map.domain.parameters or map.domain.box_size is None:
-        return None
-    context = Context(map.domain.unguarded())
-    try:
-        forms = tuple(context.form(output) for output in map.pieces[0].outputs)
-    except Unsafe:
-        return None
-    system = DigitSystem(forms, context.atom_interval, context.form_interval)
-    digits: dict[Variable, ExprLike] = {}
-    for number, y in enumerate(map.codomain.coordinates):
-        _read_row(system, number, y, digits)
-    found: list[Expr] = []
-    for c in map.domain.coordinates:
-        const, weights = system._replaced.get(c, (0, {c: 1}))
-        total: ExprLike = const
-        for variable, weight in weights.items():
-            low, high = system.variable_interval(variable)
-            if low != high and variable not in digits:
-                return None
-            digit: ExprLike = low if low == high else digits[variable]
-            term = digit if weight == 1 else digit * weight
-            total = term if isinstance(total, int) and total == 0 else total + term
-        found.append(as_expr(total))
-    return tuple(found)
-
-
-def _read_row(system: DigitSystem, number: int, y: Expr, digits: dict[Variable, ExprLike]) -> None:
-    row = system.rows[number]
-    least = system.row_interval(number)[0]
-    rest: Expr = y - least if least > 0 else y + -least if least else y
-    for variable, step in sorted(row.items(), key=lambda item: -abs(item[1])):
-        first, last = system.variable_interval(variable)
-        if first == last:
-            continue
-        size = abs(step)
-        digit = rest // size if size > 1 else rest
-        rest = rest % size if size > 1 else constant(0)
-        digits.setdefault(variable, last - digit if step < 0 else digit + first if first else digit)

@@ -19,6 +19,7 @@ from tvm_tilex.layout import (
     cardinality,
     compose,
     contiguity,
+    normalize,
     prove,
     try_inverse,
 )
@@ -26,6 +27,9 @@ from tvm_tilex.layout.drawing import BankReport, Banks, bank_conflicts, draw, gr
 from tvm_tilex.tools.layout_text import SYSTEMS, ReadLayout, read_layout
 
 __all__ = ["layout"]
+
+
+_LONGEST = 2000  # characters of a map's text; a table would fill the screen
 
 
 class _Tile(click.ParamType):
@@ -55,7 +59,7 @@ class _Tile(click.ParamType):
     multiple=True,
     help="Show LAYOUT after OTHER, x -> LAYOUT(OTHER(x)). Several are applied right to left.",
 )
-@click.option("--inverse", is_flag=True, help="Show the inverse, which is proved or refused.")
+@click.option("--inverse", is_flag=True, help="Show the inverse on the image, proved or refused.")
 @click.option(
     "--budget",
     type=click.IntRange(min=0),
@@ -125,6 +129,9 @@ def layout(
 
 def _banks(asked: bool, access: dict[str, Any]) -> Banks | None:
     if not asked:
+        given = [name for name in ("access_bytes", "element_bytes", "along") if access[name]]
+        if given:
+            raise click.UsageError(f"--{given[0].replace('_', '-')} needs --bank-conflicts")
         return None
     for name in ("access_bytes", "element_bytes"):
         if access[name] is None:
@@ -153,14 +160,14 @@ def _composed(parts: list[ReadLayout], texts: tuple[str, ...]) -> tuple[LayoutMa
     map = parts[-1].map
     try:
         for part in reversed(parts[:-1]):
-            map = compose(part.map, map)
+            map = normalize(compose(part.map, map))
     except LayoutError as error:
         raise _refuse(error, 1) from None
     return map, " o ".join(" ".join(text.split()) for text in texts)
 
 
 def _inverted(map: LayoutMap, budget: int) -> LayoutMap:
-    answer = try_inverse(map, budget)
+    answer = try_inverse(map, budget, on_image=True)
     click.echo(f"inverse: {answer.verdict}")
     if answer.value is None:
         raise SystemExit(1)
@@ -169,7 +176,8 @@ def _inverted(map: LayoutMap, budget: int) -> LayoutMap:
 
 def _text_of(map: LayoutMap) -> str:
     try:
-        return str(map)
+        text = str(map)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
     except LayoutError as error:
         return f"{type(map).__name__} from {map.domain} to {map.codomain} ({error})"
 
@@ -193,7 +201,10 @@ def _draw(
     subtitle = f"{map.domain} \N{RIGHTWARDS ARROW} {map.codomain}"
     if report is not None:
         subtitle = f"{report}  |  {subtitle}"
-    save(draw(grid, title=title, subtitle=subtitle, report=report), path)
+    try:
+        save(draw(grid, title=title, subtitle=subtitle, report=report), path)
+    except OSError as error:
+        raise _refuse(f"'{path}' is not written: {error.strerror or error}", 1) from None
     click.echo(f"drawn: {path}")
 
 

@@ -14,7 +14,7 @@ __all__ = ["SYSTEMS", "ReadLayout", "read_layout", "system_of"]
 SYSTEMS = ("tilex", "cute", "triton", "tilelang", "tvm", "atom")
 
 _SIGNS = (
-    ("atom", re.compile(r"^\s*[a-z]\w*\.[A-Z]\s*$")),
+    ("atom", re.compile(r"^\s*[A-Za-z]\w*\.\w+\s*$")),
     ("tvm", re.compile(r"^\s*(?:T\.)?(?:TileLayout|ComposeLayout|S\s*\[|R\s*\[)")),
     ("cute", re.compile(r"^\s*Sw?\s*<|\bo\s+-?\d+\s+o\b|_\d")),
     (
