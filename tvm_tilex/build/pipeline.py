@@ -35,6 +35,7 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
             transform.ElementaryFunctions(target),
             transform.VectorizeReductions(),
             transform.VectorizeDomains(),
+            transform.PrefetchRows(),
             transform.BlockPrograms(),
         ]
     limit = int(target.attrs.get("max_threads_per_block", 256))

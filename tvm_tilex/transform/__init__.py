@@ -17,6 +17,7 @@ _PASSES = {
     "MapSubgroups": "tvm_tilex.transform.map_subgroups",
     "PadDimensions": "tvm_tilex.transform.pad_dimensions",
     "PlanGroups": "tvm_tilex.transform.plan_groups",
+    "PrefetchRows": "tvm_tilex.transform.prefetch_rows",
     "ProveReductions": "tvm_tilex.transform.prove_reductions",
     "ScheduleReductions": "tvm_tilex.transform.schedule_reductions",
     "MapPrograms": "tvm_tilex.transform.map_programs",

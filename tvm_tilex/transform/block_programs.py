@@ -53,10 +53,11 @@ class BlockPrograms:
 
 def _on_stack(allocation: Any) -> Any:
     buffer = allocation.buffer
-    extents = [getattr(extent, "value", None) for extent in buffer.ty.shape]
-    if buffer.scope() != "local" or None in extents:
+    shape = buffer.ty.shape
+    if buffer.scope() != "local" or not all(isinstance(e, tirx.IntImm) for e in shape):
         return allocation
-    if math.prod(extents) * dtype_of(str(buffer.ty.dtype)).bytes > _STACK_BYTES:
+    elements = math.prod(int(extent.value) for extent in shape)
+    if elements * dtype_of(str(buffer.ty.dtype)).bytes > _STACK_BYTES:
         return allocation
     return tirx.AllocBuffer(buffer, annotations={ON_STACK: tirx.IntImm("int32", 1)})
 
