@@ -176,6 +176,8 @@ class _Reader:
                 if access.phase is phase:
                     aligned = access.order is not None and access.order == order
                     (own if aligned and tile.shape != (1,) else other).add(number)
+        row = self._row_variable(phase, order)
+        reads = tuple(n for n in sorted(other) if row is not None and self._read_at(phase, n, row))
         store = phase.publish if isinstance(phase, (Outputs, WholeOutputs)) else phase.store
         target = self._numbers.get(store.buffer, -1)
         common = {
@@ -185,6 +187,7 @@ class _Reader:
             "loads": tuple(sorted(other)),
             "store": target,
             "aligned": self._aligned(phase, order),
+            "row_reads": reads,
         }
         if isinstance(phase, Product):
             return PhaseFacts(PhaseKind.product, **{**common, **self._product(phase, common)})
@@ -214,6 +217,29 @@ class _Reader:
                 **common,
             )
         return PhaseFacts(PhaseKind.reduction, depth=1, reason=phase.reason, **common)
+
+    def _row_variable(self, phase: Any, order: tuple[int, ...] | None) -> Any | None:
+        """The variable of the rows of what a phase works on, where that has two dimensions."""
+        if isinstance(phase, Outputs):
+            wide = [loop for loop in phase.loops if int(loop.extent.value) > 1]
+            return wide[0].loop_var if len(wide) == 1 else None
+        if not isinstance(phase, Elements) or order is None or len(order) != 2:
+            return None
+        return phase.loops[order[0]].loop_var
+
+    def _read_at(self, phase: Any, number: int, row: Any) -> bool:
+        """Whether a phase reads a tile of one dimension at the row and nowhere else."""
+        tile = self._tiles[number]
+        if len(tile.shape) != 1 or tile.shape == (1,):
+            return False
+        if isinstance(phase, Outputs):
+            found = loads(phase.update.contribution)
+            if any(load.source.same_as(tile.buffer) for load in loads(phase.publish.value)):
+                return False
+        else:
+            found = loads(phase.store.value)
+        mine = [load for load in found if load.source.same_as(tile.buffer)]
+        return bool(mine) and all(_uses(load, row) for load in mine)
 
     def _row_loads(self, phase: Outputs, read: set[int]) -> tuple[int, ...]:
         """Tiles of one class read at (output, reduced) coordinates and at no others."""

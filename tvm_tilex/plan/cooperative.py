@@ -22,6 +22,7 @@ from tvm_tilex.plan.group_memory import (
     paddings,
     version_bytes,
 )
+from tvm_tilex.plan.group_ownership import folding_owned, row_owned
 from tvm_tilex.plan.group_products import Arrangement, MatrixAtom, arrange
 from tvm_tilex.plan.planner import PlanRefusal
 
@@ -84,6 +85,7 @@ class CooperativePlan:
     private_scalars: int
     work_threads: int
     score: float
+    row_classes: tuple[int, ...] = ()
     asynchronous: bool = False
     prices: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class CooperativePlan:
         )
         found["placements"] = tuple(Placement(**p) for p in found["placements"])
         found["candidates"] = tuple(GroupCandidate(**c) for c in found["candidates"])
-        for name in ("realizations", "fences", "prices", "notes"):
+        for name in ("realizations", "fences", "prices", "notes", "row_classes"):
             found[name] = tuple(found[name])
         return cls(**found)
 
@@ -195,10 +197,12 @@ def _placed(
 ) -> CooperativePlan | str:
     whole = threads % target.lanes == 0
     arrangements = _arrangements(facts, target, request, atoms, threads)
-    facts = _folding_owned(facts, request, arrangements)
+    facts = folding_owned(facts, request, arrangements)
+    facts, rows = row_owned(facts, arrangements)
     realizations, notes = _realizations(facts, target, request, arrangements, threads)
     slots = _slots(facts, arrangements, threads)
-    private = _private(facts, realizations, arrangements, slots, request)
+    slots |= rows
+    private = _private(facts, realizations, arrangements, slots, request, frozenset(rows))
     if isinstance(private, str):
         return private
     touches = _touches(facts, realizations, private, frozenset())
@@ -258,6 +262,7 @@ def _placed(
         fences=tuple(sorted(stands)),
         shared_bytes=needed,
         private_scalars=scalars,
+        row_classes=tuple(sorted(rows)),
         work_threads=reference,
         score=program_price(facts, prices, threads, needed, scalars, request.kind),
         asynchronous=asynchronous,
@@ -295,36 +300,6 @@ def _arrangements(
 
 def _layout(arrangement: Arrangement) -> tuple[str, int, int]:
     return arrangement.kind, arrangement.down, arrangement.across
-
-
-def _folding_owned(
-    facts: GroupFacts, request: GroupRequest, arrangements: tuple[Arrangement | None, ...]
-) -> GroupFacts:
-    """The facts where reductions over whole rows of fragments read what their owners hold."""
-    whole = {
-        phase.aligned
-        for phase, arrangement in zip(facts.phases, arrangements, strict=True)
-        if arrangement is not None
-        and arrangement.kind == "matrix"
-        and arrangement.slots
-        and arrangement.across == 1
-    }
-    if request.reductions is not None or not request.collectives:
-        return facts
-    return dataclasses.replace(
-        facts,
-        phases=tuple(
-            dataclasses.replace(
-                phase,
-                own_loads=phase.row_loads,
-                loads=tuple(tile for tile in phase.loads if tile not in phase.row_loads),
-                aligned=phase.row_aligned,
-            )
-            if phase.collective and phase.row_loads and phase.row_aligned in whole
-            else phase
-            for phase in facts.phases
-        ),
-    )
 
 
 def _realizations(
@@ -389,16 +364,21 @@ def _private(
     arrangements: tuple[Arrangement | None, ...],
     slots: dict[int, int],
     request: GroupRequest,
+    rows: frozenset[int],
 ) -> dict[int, int] | str:
     """Private slots of each tile that its owners read, or why they do not fit."""
-    wanted: dict[int, int] = {}
-    must: set[int] = set()
     shared_results = {
         phase.store
         for phase, arrangement in zip(facts.phases, arrangements, strict=True)
         if arrangement is not None and arrangement.kind == "matrix" and not arrangement.slots
     }
-    published = {p.store for p in facts.phases if p.kind is PhaseKind.reduction}
+    published = {
+        p.store
+        for p in facts.phases
+        if p.kind is PhaseKind.reduction and facts.tiles[p.store].aligned not in rows
+    }
+    must = {n for n, tile in enumerate(facts.tiles) if tile.aligned in rows}
+    wanted = {tile: slots[facts.tiles[tile].aligned] for tile in must}
     for number, phase in enumerate(facts.phases):
         for tile in phase.own_loads:
             known = facts.tiles[tile]

@@ -47,7 +47,8 @@ class PhaseFacts:
     ``rows`` x ``columns`` results from factors of the element type ``factor``. ``prefetchable``:
     it reads views that nothing writes, and no tile; a copy moves ``vector`` elements at once.
     A reduction may read ``row_loads``, tiles of the class ``row_aligned``, at its output and its
-    reduced coordinate, so that an owner of rows can fold what it owns.
+    reduced coordinate, so that an owner of rows can fold what it owns. ``row_reads`` are tiles of
+    one dimension read at the row of the phase's class, or of ``row_aligned``.
     ``stride`` is the distance in memory of two elements that are reduced one after the other.
     """
 
@@ -70,6 +71,7 @@ class PhaseFacts:
     vector: int = 1
     row_loads: tuple[int, ...] = ()
     row_aligned: int = -1
+    row_reads: tuple[int, ...] = ()
     stride: int = 1
 
     @property

@@ -14,7 +14,13 @@ from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import builder, tirx
 from tvm_tilex.transform.common import as_index, launch, sequence, substitute, thread_axis
 from tvm_tilex.transform.group_frame import GroupFrame
-from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, ThreadGridMap
+from tvm_tilex.transform.group_maps import (
+    ElementMap,
+    LinearMap,
+    MatrixMap,
+    RowMap,
+    ThreadGridMap,
+)
 from tvm_tilex.transform.group_phases import (
     emit_collective,
     emit_elements,
@@ -86,9 +92,11 @@ class GroupEmitter:
                     frame.kind == "cuda",
                 )
             elif arrangement.kind == "matrix" and arrangement.slots:
-                maps[phase.aligned] = MatrixMap(
+                maps[phase.aligned] = matrix = MatrixMap(
                     extents, arrangement.down, arrangement.across, frame.worker, frame.dtype
                 )
+                if arrangement.across == 1:
+                    maps |= {number: RowMap(matrix) for number in self.plan.row_classes}
         return maps
 
     def _phases(self, body: tuple[Any, ...], numbers: Any) -> Any:
@@ -164,9 +172,16 @@ class GroupEmitter:
         return tirx.Evaluate(builder.tvm_storage_sync("warp" if lanes_only else "shared"))
 
     def _work(self, phase: Any, number: int) -> Any:
+        facts = self.subject.facts.phases[number]
+        of = facts.row_aligned if self.plan.realizations[number] == "fragment" else facts.aligned
+        fragments = self._maps.get(of)
+        self._frame.row_slot = fragments.row_slot if isinstance(fragments, MatrixMap) else None
+        return self._realized(phase, number)
+
+    def _realized(self, phase: Any, number: int) -> Any:
         frame, facts = self._frame, self.subject.facts.phases[number]
         realization = self.plan.realizations[number]
-        own = frozenset((*facts.own_loads, facts.store))
+        own = frozenset((*facts.own_loads, *self._row_reads(facts), facts.store))
         order = self.subject.orders[number]
         aligned = self._maps.get(facts.aligned) if facts.aligned >= 0 else None
         if isinstance(phase, Product):
@@ -178,7 +193,8 @@ class GroupEmitter:
         if isinstance(phase, Outputs) and realization == "fragment":
             rows = self._maps[facts.row_aligned]
             assert isinstance(rows, MatrixMap)
-            return emit_fragment(frame, phase, rows, frozenset(facts.row_loads))
+            owned = frozenset((*facts.row_loads, *self._row_reads(facts)))
+            return emit_fragment(frame, phase, rows, owned)
         if isinstance(phase, (Outputs, WholeOutputs)):
             return emit_serial(frame, phase)
         if self._ahead(number):
@@ -188,9 +204,15 @@ class GroupEmitter:
             return emit_elements(frame, phase, None, None, own, vector=self._width(phase))
         return emit_elements(frame, phase, aligned, order, own)
 
+    def _row_reads(self, facts: Any) -> tuple[int, ...]:
+        """Vectors that a phase of fragments reads at its row and that its lanes hold."""
+        tiles = self.subject.facts.tiles
+        return tuple(t for t in facts.row_reads if tiles[t].aligned in self.plan.row_classes)
+
     def _needs_owner(self, facts: Any) -> bool:
         """Whether a phase touches a private slot, so that owners must run it."""
-        tiles = (*facts.own_loads, *((facts.store,) if facts.store >= 0 else ()))
+        tiles = (*facts.own_loads, *self._row_reads(facts))
+        tiles += (facts.store,) if facts.store >= 0 else ()
         return any(tile in self._frame.private for tile in tiles)
 
     def _width(self, phase: Any) -> int:

@@ -33,6 +33,8 @@ class GroupFrame:
     shared: dict[int, Any] = field(default_factory=dict)
     private: dict[int, Any] = field(default_factory=dict)
     versions: dict[int, Any] = field(default_factory=dict)
+    # While a phase of fragments is emitted: the slot of its row, of an element's slot.
+    row_slot: Any | None = None
 
     def __post_init__(self) -> None:
         scope = "shared"
@@ -152,8 +154,13 @@ class GroupFrame:
         if self.plan.placements[number].replicated:
             return self.element(self.private[number], [self.integer(0)], dtype)
         if number in self.private and slot is not None and number in own:
+            if self.row_slot is not None and self._is_row(number):
+                slot = self.row_slot(slot)
             return self.element(self.private[number], [slot], dtype)
         return self.element(self.shared[number], self.place(number, load.indices), dtype)
+
+    def _is_row(self, number: int) -> bool:
+        return self.subject.facts.tiles[number].aligned in self.plan.row_classes
 
     def place(self, number: int, indices: Any) -> list[Any]:
         """Indices into a tile's shared buffer; ``ahead`` for the next iteration's version."""

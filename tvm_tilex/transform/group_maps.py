@@ -27,6 +27,7 @@ __all__ = [
     "ElementMap",
     "LinearMap",
     "MatrixMap",
+    "RowMap",
     "ThreadGridMap",
     "matrix_owner_map",
     "thread_grid_owner_map",
@@ -226,6 +227,12 @@ class MatrixMap:
         """First private slot of a fragment."""
         return (i * self.integer(self.columns) + j) * self.integer(4)
 
+    def row_slot(self, slot: Any) -> Any:
+        """The slot that the row map gives to the row of an element."""
+        integer = self.integer
+        fragment = tirx.floordiv(slot, integer(4 * self.columns)) * integer(2)
+        return fragment + tirx.floordiv(tirx.floormod(slot, integer(4)), integer(2))
+
     def visit(self, body: Body) -> Any:
         """The lane's elements of every fragment."""
         _prove(matrix_owner_map(self.extents, self.down, self.across))
@@ -241,6 +248,29 @@ class MatrixMap:
             return _loop("r", 4, self.dtype, element, True)
 
         return self.loops(fragment)
+
+
+@dataclass(frozen=True)
+class RowMap:
+    """The rows of a matrix map: each with the four lanes that hold it."""
+
+    matrix: MatrixMap
+
+    def visit(self, body: Body) -> Any:
+        """The lane's rows, two of each fragment."""
+        matrix, integer = self.matrix, self.matrix.integer
+
+        def row(slot: Any) -> Any:
+            first = matrix.first_row(tirx.floordiv(slot, integer(2)))
+            half = tirx.floormod(slot, integer(2)) * integer(8)
+            return body([first + tirx.floordiv(matrix.lane, integer(4)) + half], slot)
+
+        return _loop("row", 2 * matrix.rows, matrix.dtype, row, True)
+
+    def leader(self) -> Any:
+        """Whether this lane is the first of the four that hold a row."""
+        integer = self.matrix.integer
+        return tirx.EQ(tirx.floormod(self.matrix.lane, integer(4)), integer(0))
 
 
 @functools.lru_cache(maxsize=256)

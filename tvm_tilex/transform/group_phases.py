@@ -23,7 +23,7 @@ from tvm_tilex.tirx.compat import TensorLoad, builder, call, structural_map, tir
 from tvm_tilex.tirx.register import SUBGROUP
 from tvm_tilex.transform.common import as_index, sequence, serial, substitute
 from tvm_tilex.transform.group_frame import GroupFrame
-from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, unflatten
+from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, RowMap, unflatten
 from tvm_tilex.transform.group_vectors import vector_copy
 
 __all__ = ["emit_collective", "emit_elements", "emit_fragment", "emit_serial"]
@@ -57,6 +57,8 @@ def emit_elements(
         indices = [substitute(index, at) for index in phase.store.indices]
         if number is None:
             store: Any = tirx.BufferStore(phase.store.buffer, value, indices)
+            if isinstance(map, RowMap):
+                store = tirx.IfThenElse(map.leader(), store, None)
             if phase.condition is None:
                 return store
             return tirx.IfThenElse(frame.rewrite(phase.condition, at, slot, own), store, None)
@@ -161,8 +163,7 @@ def emit_fragment(frame: GroupFrame, phase: Outputs, map: MatrixMap, own: frozen
         return serial(var, count, statement(var), annotations={"pragma_unroll": True})
 
     def fold(coordinates: list[Any], slot: Any) -> Any:
-        row = tirx.floordiv(slot, integer(4 * map.columns)) * integer(2)
-        row = row + tirx.floordiv(tirx.floormod(slot, integer(4)), integer(2))
+        row = map.row_slot(slot)
         at = {loop.loop_var: coordinates[0], update.loop.loop_var: coordinates[1]}
         contribution = frame.rewrite(update.contribution, at, slot, own)
         return tirx.BufferStore(carries, update.combine(carries[row], contribution), [row])
@@ -178,16 +179,23 @@ def emit_fragment(frame: GroupFrame, phase: Outputs, map: MatrixMap, own: frozen
             steps.append(tirx.BufferStore(carries, both, [row]))
         return sequence(*steps)
 
+    def result_of(row: Any) -> Any:
+        return lambda load: carries[row] if load.source.same_as(update.carry) else load
+
     def publish(row: Any) -> Any:
         first = map.first_row(tirx.floordiv(row, integer(2)))
         half = tirx.floormod(row, integer(2)) * integer(8)
         m = first + tirx.floordiv(frame.lane, integer(4)) + half
         stored = _publish(frame, phase, {loop.loop_var: m})
-        return structural_map(
-            stored,
-            (TensorLoad, lambda load: carries[row] if load.source.same_as(update.carry) else load),
-            order="post",
-        )
+        return structural_map(stored, (TensorLoad, result_of(row)), order="post")
+
+    number = frame.subject.tile_number(phase.publish.buffer)
+    assert number is not None
+    kept = frame.private.get(number)
+
+    def keep(row: Any) -> Any:
+        stored = frame.store(kept, frame.rewrite(phase.publish.value, {}), [row])
+        return structural_map(stored, (TensorLoad, result_of(row)), order="post")
 
     leader = tirx.EQ(tirx.floormod(frame.lane, integer(4)), zero)
     return sequence(
@@ -196,7 +204,8 @@ def emit_fragment(frame: GroupFrame, phase: Outputs, map: MatrixMap, own: frozen
         each("row", lambda row: tirx.BufferStore(carries, phase.initial.value, [row])),
         map.visit(fold),
         each("row", exchange),
-        tirx.IfThenElse(leader, each("row", publish), None),
+        each("row", keep) if kept is not None else None,
+        tirx.IfThenElse(leader, each("row", publish), None) if number in frame.shared else None,
     )
 
 
