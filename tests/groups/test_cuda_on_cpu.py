@@ -64,6 +64,8 @@ def test_the_cuda_text_is_right(case, dtype, tmp_path):
         assert "matrix" in plan.realizations
     if dtype != "float32" and case in FRAGMENT:
         assert "fragment" in plan.realizations
+        assert plan.row_classes
+        assert bool(plan.owned_factors) == (kernel == "attention")
     cuda_on_cpu.run(artifact, arrays, tmp_path)
     comparison = entry.check(arrays, **constants)
     assert comparison.within, comparison

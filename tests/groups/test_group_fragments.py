@@ -36,3 +36,13 @@ def test_results_are_owned_as_the_instruction_writes_them(atom):
 def test_every_result_has_one_owner_and_one_slot(extents, down, across):
     require_proven(matrix_owner_map(extents, down, across), BIJECTION, budget=0)
     require_proven(thread_grid_owner_map(extents, 8, 8), BIJECTION, budget=0)
+
+
+@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: atom.name)
+def test_two_results_are_a_first_factor(atom):
+    """(lane, slot) of m16k16 is (lane, slot % 4) of the result that holds its eight columns."""
+    factor, result = atom.operands["A"].map, atom.operands["D"].map
+    for lane in range(32):
+        for slot in range(8):
+            m, n = result(lane, slot % 4)
+            assert tuple(factor(lane, slot)) == (m, n + 8 * (slot // 4))

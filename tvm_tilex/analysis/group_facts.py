@@ -192,13 +192,13 @@ class _Reader:
         if isinstance(phase, Product):
             return PhaseFacts(PhaseKind.product, **{**common, **self._product(phase, common)})
         if isinstance(phase, Elements):
-            reads = _views(phase.store.value)
+            views = _views(phase.store.value)
             return PhaseFacts(
                 PhaseKind.elements,
-                global_loads=len(reads),
+                global_loads=len(views),
                 operations=_operations(phase.store.value),
                 vector=copy_width(phase, 16),
-                prefetchable=bool(reads) and not own and not other and target >= 0,
+                prefetchable=bool(views) and not own and not other and target >= 0,
                 **common,
             )
         if isinstance(phase, Outputs):
@@ -272,6 +272,9 @@ class _Reader:
             rows, columns = (int(loop.extent.value) for loop in product_loops(phase))
             factor = str(phase.a.source.ty.dtype)
             found |= {"rows": rows, "columns": columns, "factor": factor}
+            first = self._numbers.get(phase.a.source, -1)
+            if phase.a.indices[-1].same_as(phase.contracted.loop_var):
+                found["first_factor"] = first
         return found
 
 

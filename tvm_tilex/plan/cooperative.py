@@ -22,7 +22,13 @@ from tvm_tilex.plan.group_memory import (
     paddings,
     version_bytes,
 )
-from tvm_tilex.plan.group_ownership import folding_owned, row_owned
+from tvm_tilex.plan.group_ownership import factor_owned, folding_owned, row_owned
+from tvm_tilex.plan.group_placement import (
+    class_slots,
+    doubled_tiles,
+    private_slots,
+    shared_touches,
+)
 from tvm_tilex.plan.group_products import Arrangement, MatrixAtom, arrange
 from tvm_tilex.plan.planner import PlanRefusal
 
@@ -86,6 +92,7 @@ class CooperativePlan:
     work_threads: int
     score: float
     row_classes: tuple[int, ...] = ()
+    owned_factors: tuple[int, ...] = ()
     asynchronous: bool = False
     prices: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
@@ -118,7 +125,7 @@ class CooperativePlan:
         )
         found["placements"] = tuple(Placement(**p) for p in found["placements"])
         found["candidates"] = tuple(GroupCandidate(**c) for c in found["candidates"])
-        for name in ("realizations", "fences", "prices", "notes", "row_classes"):
+        for name in ("realizations", "fences", "prices", "notes", "row_classes", "owned_factors"):
             found[name] = tuple(found[name])
         return cls(**found)
 
@@ -199,26 +206,32 @@ def _placed(
     arrangements = _arrangements(facts, target, request, atoms, threads)
     facts = folding_owned(facts, request, arrangements)
     facts, rows = row_owned(facts, arrangements)
+    facts, owned_factors = factor_owned(facts, arrangements)
     realizations, notes = _realizations(facts, target, request, arrangements, threads)
-    slots = _slots(facts, arrangements, threads)
+    slots = class_slots(facts, arrangements, threads)
     slots |= rows
-    private = _private(facts, realizations, arrangements, slots, request, frozenset(rows))
+    factors = frozenset(facts.phases[number].first_factor for number in owned_factors)
+    private = private_slots(
+        facts, realizations, arrangements, slots, request, frozenset(rows), factors
+    )
     if isinstance(private, str):
         return private
-    touches = _touches(facts, realizations, private, frozenset())
-    doubled = _doubled(facts, touches) if request.double_buffer else frozenset()
+    touches = shared_touches(facts, realizations, private, frozenset())
+    doubled = doubled_tiles(facts, touches) if request.double_buffer else frozenset()
     padding = paddings(facts, realizations, arrangements)
-    memory = _memory(facts, _touches(facts, realizations, private, doubled), doubled, padding)
+    memory = _memory(facts, shared_touches(facts, realizations, private, doubled), doubled, padding)
     if memory[1] > target.shared_bytes and padding:
         padding = {}
-        memory = _memory(facts, _touches(facts, realizations, private, doubled), doubled, padding)
+        memory = _memory(
+            facts, shared_touches(facts, realizations, private, doubled), doubled, padding
+        )
     if memory[1] > target.shared_bytes and doubled:
         doubled = frozenset()
         memory = _memory(facts, touches, doubled, padding)
     at, needed = memory
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
-    touches = _touches(facts, realizations, private, doubled)
+    touches = shared_touches(facts, realizations, private, doubled)
     sizes = _sizes(facts, doubled, padding)
 
     def overlap(a: int, b: int) -> bool:
@@ -263,6 +276,7 @@ def _placed(
         shared_bytes=needed,
         private_scalars=scalars,
         row_classes=tuple(sorted(rows)),
+        owned_factors=owned_factors,
         work_threads=reference,
         score=program_price(facts, prices, threads, needed, scalars, request.kind),
         asynchronous=asynchronous,
@@ -343,119 +357,6 @@ def _serial(
     if request.reductions is None and serial_is_cheaper(facts, phase, threads, target):
         return "one thread an output is cheaper"
     return ""
-
-
-def _slots(
-    facts: GroupFacts, arrangements: tuple[Arrangement | None, ...], threads: int
-) -> dict[int, int]:
-    """Private elements of a thread for the tiles of each aligned class."""
-    found = {
-        tile.aligned: -(-tile.elements // threads) for tile in facts.tiles if tile.aligned >= 0
-    }
-    for phase, arrangement in zip(facts.phases, arrangements, strict=True):
-        if arrangement is not None and phase.aligned >= 0 and arrangement.slots:
-            found[phase.aligned] = arrangement.slots
-    return found
-
-
-def _private(
-    facts: GroupFacts,
-    realizations: tuple[str, ...],
-    arrangements: tuple[Arrangement | None, ...],
-    slots: dict[int, int],
-    request: GroupRequest,
-    rows: frozenset[int],
-) -> dict[int, int] | str:
-    """Private slots of each tile that its owners read, or why they do not fit."""
-    shared_results = {
-        phase.store
-        for phase, arrangement in zip(facts.phases, arrangements, strict=True)
-        if arrangement is not None and arrangement.kind == "matrix" and not arrangement.slots
-    }
-    published = {
-        p.store
-        for p in facts.phases
-        if p.kind is PhaseKind.reduction and facts.tiles[p.store].aligned not in rows
-    }
-    must = {n for n, tile in enumerate(facts.tiles) if tile.aligned in rows}
-    wanted = {tile: slots[facts.tiles[tile].aligned] for tile in must}
-    for number, phase in enumerate(facts.phases):
-        for tile in phase.own_loads:
-            known = facts.tiles[tile]
-            if known.scalar or known.placed or tile in shared_results | published:
-                continue
-            wanted[tile] = slots[known.aligned]
-        if realizations[number] in ("fma", "matrix") and phase.store not in shared_results:
-            wanted[phase.store] = slots[phase.aligned]
-            must.add(phase.store)
-    for tile, known in enumerate(facts.tiles):
-        if known.private and not known.scalar:
-            exposed = any(tile in phase.loads for phase in facts.phases)
-            if exposed or tile in shared_results | published:
-                return f"{known.name} is placed in private memory, but read by other threads"
-            must.add(tile)
-            wanted.setdefault(tile, slots.get(known.aligned, known.elements))
-    total = sum(wanted[tile] for tile in must)
-    if total > request.max_private:
-        return f"{total} private scalars a thread exceed {request.max_private}"
-    for tile in sorted(set(wanted) - must, key=lambda t: (wanted[t], t)):
-        total += wanted[tile]
-        if total > request.max_private:
-            total -= wanted[tile]
-            del wanted[tile]
-    return wanted
-
-
-def _touches(
-    facts: GroupFacts,
-    realizations: tuple[str, ...],
-    private: dict[int, int],
-    doubled: frozenset[int],
-) -> tuple[Touch, ...]:
-    """What each phase reads and writes of shared memory."""
-    exposed = {tile for phase in facts.phases for tile in phase.loads}
-    for phase in facts.phases:
-        exposed.update(t for t in phase.own_loads if t not in private)
-    for number, tile in enumerate(facts.tiles):
-        if tile.placed:
-            exposed.add(number)
-        if tile.scalar:
-            exposed.discard(number)
-    found = []
-    for phase in facts.phases:
-        reads = {tile for tile in phase.loads if tile in exposed}
-        reads |= {tile for tile in phase.own_loads if tile in exposed and tile not in private}
-        writes = {phase.store} & exposed
-        found.append(
-            Touch(
-                frozenset((tile, 0) for tile in reads),
-                frozenset((tile, int(tile in doubled)) for tile in writes),
-            )
-        )
-    return tuple(found)
-
-
-def _doubled(facts: GroupFacts, touches: tuple[Touch, ...]) -> frozenset[int]:
-    """Tiles that may be filled one iteration ahead.
-
-    One phase stores the tile, straight in a loop, from views that nothing writes; every other
-    access is in the same loop, after it.
-    """
-    found: set[int] = set()
-    for number, phase in enumerate(facts.phases):
-        if not phase.prefetchable or not phase.loops or phase.store < 0:
-            continue
-        loop = facts.loops[phase.loops[-1]]
-        touching = [
-            n
-            for n, touch in enumerate(touches)
-            if any(phase.store == tile for tile, _ in touch.reads | touch.writes)
-        ]
-        stores = [n for n in touching if facts.phases[n].store == phase.store]
-        inside = all(number <= n < loop.end for n in touching)
-        if stores == [number] and inside and len(touching) > 1 and loop.iterations > 1:
-            found.add(phase.store)
-    return frozenset(found)
 
 
 def _sizes(facts: GroupFacts, doubled: frozenset[int], padding: dict[int, int]) -> dict[int, int]:

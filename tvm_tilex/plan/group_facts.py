@@ -48,7 +48,8 @@ class PhaseFacts:
     it reads views that nothing writes, and no tile; a copy moves ``vector`` elements at once.
     A reduction may read ``row_loads``, tiles of the class ``row_aligned``, at its output and its
     reduced coordinate, so that an owner of rows can fold what it owns. ``row_reads`` are tiles of
-    one dimension read at the row of the phase's class, or of ``row_aligned``.
+    one dimension read at the row of the phase's class, or of ``row_aligned``. ``first_factor``
+    is the first factor of a plain product where its rows are the product's.
     ``stride`` is the distance in memory of two elements that are reduced one after the other.
     """
 
@@ -72,6 +73,7 @@ class PhaseFacts:
     row_loads: tuple[int, ...] = ()
     row_aligned: int = -1
     row_reads: tuple[int, ...] = ()
+    first_factor: int = -1
     stride: int = 1
 
     @property
@@ -126,4 +128,4 @@ class GroupRequest:
     products: str | None = None
     kind: str = "cuda"
     double_buffer: bool = True
-    max_private: int = 192
+    max_private: int = 256

@@ -7,7 +7,7 @@ import dataclasses
 from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseFacts, PhaseKind
 from tvm_tilex.plan.group_products import Arrangement
 
-__all__ = ["folding_owned", "row_owned"]
+__all__ = ["factor_owned", "folding_owned", "row_owned"]
 
 Arrangements = tuple[Arrangement | None, ...]
 
@@ -88,6 +88,36 @@ def row_owned(facts: GroupFacts, arrangements: Arrangements) -> tuple[GroupFacts
         return dataclasses.replace(phase, own_loads=(*phase.own_loads, *moved), loads=rest)
 
     return dataclasses.replace(facts, phases=tuple(map(owned, facts.phases))), slots
+
+
+def factor_owned(
+    facts: GroupFacts, arrangements: Arrangements
+) -> tuple[GroupFacts, tuple[int, ...]]:
+    """Products whose first factor is read from the registers of those who own it.
+
+    Two neighbouring fragments of a result hold, lane by lane and slot by slot, what a fragment of
+    a first factor must: (m16n8, m16n8) is m16k16. So it suffices that both products give a SIMD
+    group the same whole rows. Returns the facts with those reads among the owned ones, and the
+    numbers of the products.
+    """
+    whole = _whole_rows(facts, arrangements)
+    found: list[int] = []
+    phases = list(facts.phases)
+    for number, (phase, arrangement) in enumerate(zip(facts.phases, arrangements, strict=True)):
+        if phase.first_factor < 0 or phase.aligned not in whole or arrangement is None:
+            continue
+        tile = facts.tiles[phase.first_factor]
+        of = next((p for p in facts.phases if p.aligned == tile.aligned and p.rows), None)
+        same = tile.aligned in whole and whole[tile.aligned] == whole[phase.aligned]
+        placed = tile.placed or tile.elements != phase.rows * phase.depth
+        if not same or of is None or of.columns != phase.depth or placed:
+            continue
+        rest = tuple(t for t in phase.loads if t != phase.first_factor)
+        phases[number] = dataclasses.replace(
+            phase, loads=rest, own_loads=(*phase.own_loads, phase.first_factor)
+        )
+        found.append(number)
+    return dataclasses.replace(facts, phases=tuple(phases)), tuple(found)
 
 
 def _by_owners(facts: GroupFacts, tile: int, whole: dict[int, tuple[int, int]]) -> bool:

@@ -187,7 +187,15 @@ class GroupEmitter:
         if isinstance(phase, Product):
             arrangement = self.plan.arrangements[number]
             assert arrangement is not None and order is not None and aligned is not None
-            return emit_product(frame, phase, arrangement, aligned, order, own)
+            return emit_product(
+                frame,
+                phase,
+                arrangement,
+                aligned,
+                order,
+                own,
+                owned_factor=number in self.plan.owned_factors,
+            )
         if isinstance(phase, Outputs) and realization == "collective":
             return emit_collective(frame, phase)
         if isinstance(phase, Outputs) and realization == "fragment":

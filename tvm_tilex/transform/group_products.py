@@ -35,12 +35,17 @@ def emit_product(
     map: ElementMap,
     order: tuple[int, ...],
     own: frozenset[int],
+    *,
+    owned_factor: bool = False,
 ) -> Any:
-    """The product by the planned arrangement; ``map`` distributes its results' class."""
+    """The product by the planned arrangement; ``map`` distributes its results' class.
+
+    With ``owned_factor`` the first factor is read from the registers of its owners.
+    """
     if isinstance(map, ThreadGridMap):
         return _Factors(frame, phase).on_threads(map)
     if isinstance(map, MatrixMap):
-        return _Factors(frame, phase).on_fragments(map)
+        return _Factors(frame, phase).on_fragments(map, owned_factor=owned_factor)
     if arrangement.kind == "matrix":
         return _Factors(frame, phase).on_simdgroups()
     return _scalar(frame, phase, map, order, own)
@@ -163,7 +168,7 @@ class _Factors:
 
     # CUDA: mma.m16n8k16
 
-    def on_fragments(self, map: MatrixMap) -> Any:
+    def on_fragments(self, map: MatrixMap, *, owned_factor: bool) -> Any:
         """Fragments of the factors by ldmatrix, then one instruction a fragment of the result."""
         integer, results = self.integer, self.frame.private[self.number]
         dtype = str(self.phase.a.source.ty.dtype)
@@ -172,27 +177,37 @@ class _Factors:
         step, i, j = (tirx.Var(name, self.frame.dtype) for name in ("step", "i", "j"))
         k = step * integer(16)
         pair = 2 if map.columns % 2 == 0 else 1
-        load_a = self._ldmatrix(a, i * integer(8), 4, self._a_row(map.first_row(i), k))
+        load_a = None
+        if not owned_factor:
+            load_a = self._ldmatrix(a, i * integer(8), 4, self._a_row(map.first_row(i), k))
         first = map.first_column(j * integer(pair))
         load_b = self._ldmatrix(
             b, j * integer(4 * pair), 2 * pair, self._b_row(first, k), trans=self.b_is_row_major
         )
         kind = {"float16": "fp16", "bfloat16": "bf16"}[dtype]
 
+        def first(i: Any) -> tuple[Any, Any]:
+            if not owned_factor:
+                return a, i * integer(8)
+            number = self.frame.subject.tile_number(self.phase.a.source)
+            assert number is not None
+            # Two fragments of eight columns hold one of a factor's sixteen.
+            place = i * integer(self.phase.depth // 8) + step * integer(2)
+            return self.frame.private[number], place * integer(4)
+
         def multiply(i: Any, j: Any) -> Any:
             return tirx.Evaluate(
-                compat.mma_m16n8k16(
-                    kind, (a, i * integer(8)), (b, j * integer(4)), (results, map.slot(i, j))
-                )
+                compat.mma_m16n8k16(kind, first(i), (b, j * integer(4)), (results, map.slot(i, j)))
             )
 
         body = sequence(
-            serial(i, map.rows, load_a, annotations=_UNROLL),
+            serial(i, map.rows, load_a, annotations=_UNROLL) if load_a is not None else None,
             serial(j, map.columns // pair, load_b, annotations=_UNROLL),
             map.loops(multiply),
         )
         loop = serial(step, self.phase.depth // 16, body, annotations=_UNROLL)
-        return self._finish(map, sequence(tirx.AllocBuffer(a), tirx.AllocBuffer(b), loop))
+        allocations = [tirx.AllocBuffer(buffer) for buffer in (a, b)][owned_factor:]
+        return self._finish(map, sequence(*allocations, loop))
 
     def _a_row(self, m: Any, k: Any) -> Any:
         """The element that this lane addresses for a fragment of the first factor."""
