@@ -71,19 +71,24 @@ def matches(shown, printed):
 DOCUMENTS = {path: pieces for path in FILES if path.is_file() and (pieces := pieces_of(path))}
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("documents")
+def run_documents(documents, folder):
+    """Run documents, lists of pieces by name, in one process of their own."""
     wanted = [
-        # A name that hides no module: a document may be called torch.
-        {"name": f"{path.stem} document", "pieces": pieces, "python": python_of(pieces)}
-        for path, pieces in DOCUMENTS.items()
+        {"name": name, "pieces": pieces, "python": python_of(pieces)}
+        for name, pieces in documents.items()
     ]
     (folder / "pieces.json").write_text(json.dumps(wanted), encoding="utf-8")
     runner = Path(__file__).with_name("document_runner.py")
     command = [sys.executable, str(runner), "pieces.json", "results.json"]
     subprocess.run(command, cwd=folder, capture_output=True, check=True)
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    # A name that hides no module: a document may be called torch.
+    named = {f"{path.stem} document": pieces for path, pieces in DOCUMENTS.items()}
+    return run_documents(named, tmp_path_factory.mktemp("documents"))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -107,3 +112,56 @@ def test_shown_outputs_are_compared():
     assert matches(shown, "a\nS=10 groups\n") and matches(shown, "a\nb\nc\nS=1 groups\n")
     for wrong in ("", "a\n", "a\nb\n", "b\nS=1 groups\n", "a\nS=1 groups\nmore\n"):
         assert not matches(shown, wrong)
+
+
+BROKEN = """
+```python title="helper.py"
+value = 3
+```
+
+```python
+import inspect, pathlib
+def seen(): return value
+print(pathlib.Path("helper.py").read_text() + inspect.getsource(seen), end="")
+```
+
+```text title="Output"
+value = 3
+def seen(): return value
+```
+
+```sh
+pip install something
+```
+
+```python no-run
+raise AssertionError
+```
+
+```sh
+ls
+```
+
+```text title="Output"
+anything
+```
+"""
+
+
+def test_a_document_that_breaks_is_reported_at_its_piece(tmp_path):
+    (tmp_path / "page.md").write_text(BROKEN, encoding="utf-8")
+    pieces = pieces_of(tmp_path / "page.md")
+    assert [piece["language"] for piece in pieces] == ["python", "python", "sh"]
+    found = run_documents({"page": pieces, "other": pieces[1:2]}, tmp_path)
+    assert matches(pieces[1]["output"], found["page"]["outputs"][1])
+    assert len(found["page"]["outputs"]) == 2
+    assert "only tilex commands are run in a document" in found["page"]["failure"]
+    assert "FileNotFoundError" in found["other"]["failure"]  # folders are not shared
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_block_hides_from_the_runner(path):
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"^[ \t]+```(python|sh)", text, re.M), "an indented block is not run"
+    shown = len(re.findall(r"^```text title=\"Output\"", text, re.M))
+    assert shown == sum(piece["output"] is not None for piece in pieces_of(path))

@@ -25,6 +25,15 @@ def database(tmp_path, monkeypatch):
     return tmp_path / "tuning.sqlite"
 
 
+def test_tuning_takes_a_described_family(tilex, tmp_path):
+    (tmp_path / "occupied").touch()
+    words = ("tune", "row_sum", "--shape", "2x64", "--output", tmp_path, "--target")
+    refused = tilex(*words, "apple-m2")
+    assert refused.code == 1 and "not empty" in refused.err  # after the target was understood
+    unknown = tilex(*words, "apple")
+    assert unknown.code == 2 and "apple-m2" in unknown.err
+
+
 def test_tune_replay_and_use_the_winner(tilex, tmp_path, database):
     folder = tmp_path / "out"
     space = ("--tune-group-threads", "64,128", "--tune-reduction-lane-elements", "4")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tvm_tilex.build.target import resolve_target
+from tvm_tilex.tools.options import TargetName
 from tvm_tilex.tools.subjects import Shape, make_subject
 from tvm_tilex.tools.tune_options import (
     endpoints_of,
@@ -41,9 +42,10 @@ __all__ = ["tune_command"]
 )
 @click.option(
     "--target",
-    type=click.Choice(["llvm", "metal", "cuda"]),
+    type=TargetName(),
     default="llvm",
     show_default=True,
+    help="llvm, metal or cuda, or a described family such as apple-m2 or h200.",
 )
 @click.option("--target-json", help="A target as TVM describes it, instead of --target.")
 @click.option("--dtype", default="float32", show_default=True)
