@@ -338,3 +338,15 @@ def test_what_cannot_be_indexed_is_refused():
         scatter(view, "columns", index_of(picks=3)).read(np.zeros(10), np.zeros(3, np.int32))
     with pytest.raises(LayoutError, match="a gather is not written"):
         gather(view, "columns", index_of(picks=3)).write(np.zeros(10), np.zeros(3, np.int32), 0)
+
+
+def test_a_gather_from_a_symbolic_window_is_stated_and_proved():
+    origin = parameter("p", 0, 100)
+    window = dense(rows=6, columns=10).slice(rows=(origin * 2, 2))
+    access = gather(window, "columns", index_of(picks=3))
+    assert access.domain.parameters == (origin,) == access.selection.domain.parameters
+    addressed = access.addressed
+    assert [str(g) for g in addressed.validity] == ["rows + p * 2 < 6"]
+    assert addressed.prove(0).totality.proven and addressed.prove(0).bounds.proven
+    with pytest.raises(LayoutError, match="evaluated at static extents only"):
+        access.read(np.zeros(60), np.zeros(3, np.int32))

@@ -60,6 +60,20 @@ def unwrap(layout: Operand) -> AnyCuteLayout:
     return found
 
 
+def innermost(layout: AnyCuteLayout) -> CuteLayout:
+    """Return the layout with modes that a composed layout ends in."""
+    while isinstance(layout, ComposedLayout):
+        layout = layout.layout
+    return layout
+
+
+def with_innermost(layout: AnyCuteLayout, inner: AnyCuteLayout) -> AnyCuteLayout:
+    """Return ``layout`` with another innermost layout."""
+    if isinstance(layout, CuteLayout):
+        return inner
+    return ComposedLayout(layout.outer, layout.offset, with_innermost(layout.layout, inner))
+
+
 def map_of(layout: Any) -> LayoutMap | None:
     """Return the map where the operand is one, or a result that is one."""
     found = layout.layout if isinstance(layout, Derived) else layout

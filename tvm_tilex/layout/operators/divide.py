@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayout
+from tvm_tilex.layout.cute_layout import CuteLayout
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.operators import tiling
 from tvm_tilex.layout.operators.complement import complement
@@ -20,10 +20,13 @@ from tvm_tilex.layout.operators.derived import (
     compact,
     concatenated,
     discharge,
+    innermost,
+    is_empty,
     map_of,
     scaled,
     shape_of_map,
     unwrap,
+    with_innermost,
 )
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
 from tvm_tilex.layout.verdict import Verdict, unknown
@@ -125,31 +128,18 @@ def _divide(
         index = _divide(operator, whole, tiler, arrange, False, budget)
         return composed_map(map, index, budget)
     source = unwrap(layout)
-    plain = _inner(operator, source)
+    plain = innermost(source)
+    if is_empty(plain):
+        raise OperatorError(f"{operator}: the layout {plain} is empty")
     if isinstance(tiler, tuple):
         extended, parts = _by_mode(operator, plain, tiler, round_up)
     else:
         extended, parts = _by_layout(operator, plain, tiler, round_up)
     tiles = arrange(parts)
-    result = composed(_with_inner(source, extended), tiles, False, budget)
+    result = composed(with_innermost(source, extended), tiles, False, budget)
     law = "tiler and complement take every index once"
     onto = discharge(operator, law, _covers(tiles, extended.size(), plain.size()))
     return Derived(result.layout, (onto, *result.obligations))
-
-
-def _inner(operator: str, layout: AnyCuteLayout) -> CuteLayout:
-    while isinstance(layout, ComposedLayout):
-        layout = layout.layout
-    if not layout.size():
-        raise OperatorError(f"{operator}: the layout {layout} is empty")
-    return layout
-
-
-def _with_inner(layout: AnyCuteLayout, inner: CuteLayout) -> AnyCuteLayout:
-    """Replace the innermost layout."""
-    if isinstance(layout, CuteLayout):
-        return inner
-    return ComposedLayout(layout.outer, layout.offset, _with_inner(layout.layout, inner))
 
 
 def _pair(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_tilex.layout.cute_layout import AnyCuteLayout, ComposedLayout, CuteLayout
+from tvm_tilex.layout.cute_layout import AnyCuteLayout, CuteLayout
 from tvm_tilex.layout.errors import OperatorError
 from tvm_tilex.layout.operators import tiling
 from tvm_tilex.layout.operators.coalesce import merged
@@ -15,10 +15,12 @@ from tvm_tilex.layout.operators.derived import (
     compact,
     concatenated,
     discharge,
+    innermost,
     is_empty,
     of_digits,
     scaled,
     unwrap,
+    with_innermost,
 )
 from tvm_tilex.layout.proof import DEFAULT_BUDGET, prove
 from tvm_tilex.layout.verdict import Verdict, disproven
@@ -119,11 +121,11 @@ def _paired(
     budget: int,
 ) -> Derived[Any]:
     source, repeats = unwrap(block), unwrap(tiler)
-    plain = _inner(source)
+    plain = innermost(source)
     if not isinstance(repeats, CuteLayout):
         raise OperatorError(f"{operator}: the tiler {repeats} is composed")
     rank = max(plain.rank, repeats.rank)
-    ranked = _with_inner(source, _ranked(plain, rank))
+    ranked = with_innermost(source, _ranked(plain, rank))
     return _product(operator, ranked, _ranked(repeats, rank), arrange, budget)
 
 
@@ -132,35 +134,23 @@ def _ranked(layout: CuteLayout, rank: int) -> CuteLayout:
     return concatenated((*modes, *(CuteLayout(1, 0) for _ in range(rank - len(modes)))))
 
 
-def _inner(layout: AnyCuteLayout) -> CuteLayout:
-    while isinstance(layout, ComposedLayout):
-        layout = layout.layout
-    return layout
-
-
-def _with_inner(layout: AnyCuteLayout, inner: AnyCuteLayout) -> AnyCuteLayout:
-    if isinstance(layout, CuteLayout):
-        return inner
-    return ComposedLayout(layout.outer, layout.offset, _with_inner(layout.layout, inner))
-
-
 def _product(
     operator: str, block: LayoutLike, tiler: Any, arrange: tiling.Arrangement, budget: int
 ) -> Derived[Any]:
     source = unwrap(block)
-    plain = _inner(source)
+    plain = innermost(source)
     if is_empty(plain):
         raise OperatorError(f"{operator}: the block {plain} is empty")
     law = "copies at different places are disjoint"
     if not isinstance(tiler, tuple):
         whole, parts, verdict = _by_layout(operator, plain, tiler)
         disjoint = discharge(operator, law, verdict)
-        result = composed(_with_inner(source, whole), arrange(parts), False, budget)
+        result = composed(with_innermost(source, whole), arrange(parts), False, budget)
         return Derived(result.layout, (disjoint, *result.obligations))
     whole, parts = _by_mode(operator, plain, tiler)
     inner = composed(whole, arrange(parts), False, budget)
     disjoint = discharge(operator, law, _injective(inner.layout, budget))
-    return Derived(_with_inner(source, inner.layout), (disjoint, *inner.obligations))
+    return Derived(with_innermost(source, inner.layout), (disjoint, *inner.obligations))
 
 
 def _by_layout(

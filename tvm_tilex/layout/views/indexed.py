@@ -18,6 +18,7 @@ import numpy as np
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
 from tvm_tilex.layout.evaluate import ArrayEvaluation, IntArray
+from tvm_tilex.layout.expr import Parameter
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.nodes import Project
 from tvm_tilex.layout.views.policy import BoundsPolicy
@@ -46,8 +47,6 @@ class IndexedAccess:
             raise LayoutError(f"'{self.axis}' is not an axis of the view {self.view.domain.names}")
         if self.axis in self.index.domain.names:
             raise LayoutError(f"the index has the axis '{self.axis}' that it selects along")
-        if not (self.view.domain.is_static and self.index.domain.is_static):
-            raise LayoutError("an indexed access needs a static view and a static index")
         if self.view.domain.guards or self.index.domain.guards:
             raise LayoutError("an indexed access needs boxes; state guards as validity")
         if "int" not in self.index.buffer.dtype:
@@ -62,13 +61,19 @@ class IndexedAccess:
         """The coordinates of the result (of the written values, for a scatter)."""
         kept = [a for a in self.view.domain.axes if a.name != self.axis]
         kept += [a for a in self.index.domain.axes if a not in kept]
-        return IndexSet(tuple(kept))
+        return IndexSet(tuple(kept), (), self._parameters)
+
+    @property
+    def _parameters(self) -> tuple[Parameter, ...]:
+        both = (*self.view.domain.parameters, *self.index.domain.parameters)
+        return tuple(dict.fromkeys(both))
 
     @property
     def selection(self) -> LayoutMap:
         """(domain, index coordinate) -> view coordinates: a choice of axes, and nothing else."""
         chosen = next(a for a in self.view.domain.axes if a.name == self.axis)
-        whole = IndexSet((*self.domain.axes, Axis(self.axis, chosen.extent, chosen.lower)))
+        axes = (*self.domain.axes, Axis(self.axis, chosen.extent, chosen.lower))
+        whole = IndexSet(axes, (), self._parameters)
         return Project(whole, self.view.domain.names)
 
     @property
@@ -111,6 +116,8 @@ class IndexedAccess:
 
     def _coordinates(self, index_memory: Any) -> tuple[dict[str, IntArray], Any, Any]:
         """Return every coordinate over the domain, the index clipped; inside; index active."""
+        if not self.domain.is_static or not self.addressed.domain.is_static:
+            raise LayoutError(f"an access over {self.domain} is evaluated at static extents only")
         shape = self.domain.shape
         grid = np.indices(shape, np.int64)
         known = {a.name: g + a.lower for a, g in zip(self.domain.axes, grid, strict=True)}
