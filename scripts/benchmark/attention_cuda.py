@@ -152,8 +152,14 @@ def main():
                 **facts,
             }
             results["rows"].append(record)
-            if cubin is not None:
-                measure(record, launcher(row, cubin), (q, k, v, o))
+            if cubin is None:
+                continue
+            try:
+                run = launcher(row, cubin)
+            except Exception as failure:
+                record["error"] = repr(failure)[:200]
+                continue
+            measure(record, run, (q, k, v, o))
         sdpa = {**known, "peer": "sdpa"}
         results["peers"].append(
             measure(
