@@ -104,6 +104,7 @@ REFUSED = [
     (parse_tilelang, "[8] -> i * 4611686018427387904", "64-bit"),
     (parse_tilelang, "[8] -> ()", "no forward value"),
     (parse_tilelang, "[0] -> i", "has no elements"),
+    (parse_tilelang, "[16 16] -> i", "the extent '16 16' is not an integer constant"),
     (parse_tilelang, "PartialFragment([8], replicate=2)", "addends, not equal copies"),
     (
         parse_tilelang,

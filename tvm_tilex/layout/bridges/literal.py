@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from typing import Any, NoReturn
 
 from tvm_tilex.layout.errors import LayoutTextError
@@ -21,7 +22,9 @@ def refuse(peer: str, reason: str) -> NoReturn:
 def parse_expression(peer: str, text: str) -> ast.expr:
     """Return the syntax tree of one expression; LayoutTextError where the text is none."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # "1or 2", not ours to comment on
+            tree = ast.parse(text.strip(), mode="eval").body
         _check_depth(peer, tree)
     except SyntaxError as error:
         place = f"column {error.offset}" if error.offset else "the end"

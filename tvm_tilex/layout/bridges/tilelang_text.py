@@ -71,7 +71,11 @@ def _read(text: str) -> TileLangLayout | TileLangFragment:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.strip("()").split(",") if n.strip())
+    extents = [n.strip() for n in text.strip("()").split(",") if n.strip()]
+    for extent in extents:
+        if not extent.isdecimal():
+            refuse(_PEER, f"the extent '{extent}' is not an integer constant")
+    return tuple(map(int, extents))
 
 
 def _row(node: ast.expr) -> list[ast.expr]:

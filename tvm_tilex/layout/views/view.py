@@ -183,8 +183,8 @@ class TensorView:
 
         Per axis: a coordinate, a slice, or ``(start, extent[, step])``. The window has exactly the
         extent that is asked for. Parts outside the view are invalid; coordinates are never counted
-        from the end. A single coordinate takes its axis away. A slice needs a stop; with a
-        negative step it runs downwards, as in Python.
+        from the end. A single coordinate takes its axis away. A slice with a negative step runs
+        downwards, as in Python; a start or stop that is left out is the axis's own end.
         """
         for name in windows:
             if name not in self.domain.names:
@@ -352,13 +352,27 @@ def _window(axis: Axis, given: Window | None) -> tuple[ExprLike, int | None, int
         return axis.lower, axis.extent, 1
     if isinstance(given, slice):
         step = 1 if given.step is None else int(given.step)
-        if step == 0 or given.stop is None or (step < 0 and given.start is None):
-            raise LayoutError(f"slice: '{axis.name}' needs a start, a stop and a nonzero step")
-        first = axis.lower if given.start is None else int(given.start)
-        return first, len(range(first, int(given.stop), step)), step
+        if step == 0:
+            raise LayoutError(f"slice: '{axis.name}' has a step of 0")
+        first, stop = _ends(axis, given, step)
+        return first, len(range(first, stop, step)), step
     if isinstance(given, tuple):
         start, extent, step = given if len(given) == 3 else (*given, 1)
         if extent < 0:
             raise LayoutError(f"slice: '{axis.name}' has the extent {extent}")
         return start, int(extent), int(step)
     return given, None, 1
+
+
+def _ends(axis: Axis, given: slice, step: int) -> tuple[int, int]:
+    """Return start and stop; what is left out is the axis's own end."""
+    if given.start is not None and given.stop is not None:
+        return int(given.start), int(given.stop)
+    if not isinstance(axis.extent, int):
+        raise LayoutError(f"slice: '{axis.name}' has a symbolic extent; give start and stop")
+    ends = (axis.lower, axis.lower + axis.extent)
+    first, stop = ends if step > 0 else (ends[1] - 1, ends[0] - 1)
+    return (
+        first if given.start is None else int(given.start),
+        stop if given.stop is None else int(given.stop),
+    )
