@@ -9,17 +9,13 @@ from typing import Any, Literal
 from tvm_tilex.sim import syntax as ast
 from tvm_tilex.sim.counters import Counters
 from tvm_tilex.sim.errors import LaunchError, MslSyntaxError, UnsupportedConstructError
-from tvm_tilex.sim.expressions import ExpressionCompiler
+from tvm_tilex.sim.expressions.compiler import ExpressionCompiler
+from tvm_tilex.sim.expressions.rules import EXPRESSION_RULES
 from tvm_tilex.sim.launch import Launch, LaunchOptions
 from tvm_tilex.sim.parse import parse
 from tvm_tilex.sim.scope import Symbol, Symbols, record_types, resolve
 from tvm_tilex.sim.statements import Statement, StatementCompiler
-from tvm_tilex.sim.types import (
-    PointerType,
-    ScalarType,
-    StructType,
-    VectorType,
-)
+from tvm_tilex.sim.types import PointerType, ScalarType, StructType, element_type
 
 __all__ = ["LIMITS", "BufferParameter", "Checks", "Limits", "MetalKernel", "MetalLibrary"]
 
@@ -100,7 +96,7 @@ class MetalKernel:
     def __init__(self, kernel: ast.Kernel, records: dict[str, StructType]) -> None:
         self.name = kernel.name
         symbols = Symbols()
-        self._expressions = ExpressionCompiler(symbols, records)
+        self._expressions = ExpressionCompiler(symbols, records, EXPRESSION_RULES)
         statements = StatementCompiler(self._expressions)
         self.buffers: tuple[BufferParameter, ...] = ()
         self.positions: list[tuple[Symbol, str]] = []
@@ -148,7 +144,7 @@ class MetalKernel:
                 *where,
                 "parameter attribute",
             )
-        element = kind.element if isinstance(kind, VectorType) else kind
+        element = element_type(kind)
         if not isinstance(element, ScalarType) or element.name not in ("uint", "ushort"):
             raise MslSyntaxError(
                 f"{known[0]} has type uint, ushort or a vector of them, not {kind}",

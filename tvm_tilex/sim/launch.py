@@ -15,7 +15,7 @@ from tvm_tilex.sim.errors import LaunchError
 from tvm_tilex.sim.machine import Machine
 from tvm_tilex.sim.memory import Buffer, Pointer, Storage, ThreadgroupArray
 from tvm_tilex.sim.race import Shadow
-from tvm_tilex.sim.types import ArrayType, PointerType, VectorType
+from tvm_tilex.sim.types import ArrayType, PointerType, VectorType, element_type
 
 if TYPE_CHECKING:
     from tvm_tilex.sim.kernel import BufferParameter, Checks, Limits, MetalKernel
@@ -211,7 +211,7 @@ def _check_array(kernel: str, parameter: BufferParameter, array: Any) -> None:
         raise LaunchError(f"kernel {kernel}: buffer {name!r} is not C-contiguous")
     assert isinstance(parameter.symbol.type, PointerType)
     pointee = parameter.symbol.type.pointee
-    scalar = pointee.element if isinstance(pointee, VectorType) else pointee
+    scalar = element_type(pointee)
     wanted = getattr(scalar, "dtype", None)
     if wanted is None or array.dtype == wanted or _same_storage(array.dtype, wanted):
         return
@@ -255,7 +255,7 @@ def _position(machine: Machine, attribute: str, kind: Any) -> Any:
         "simdgroups_per_threadgroup": machine.simds,
     }.get(attribute)
     lanes = kind.lanes if isinstance(kind, VectorType) else 1
-    dtype = (kind.element if isinstance(kind, VectorType) else kind).dtype
+    dtype = element_type(kind).dtype
     parts = tuple(
         p.astype(dtype) if isinstance(p, np.ndarray) else dtype.type(p)
         for p in ((scalar,) if vector is None else vector)[:lanes]

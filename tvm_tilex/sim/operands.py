@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from tvm_tilex.sim.machine import Machine
     from tvm_tilex.sim.syntax import Node
 
-__all__ = ["ComponentPlace", "Expr", "MemoryPlace", "Place", "Run", "VariablePlace", "access_of"]
+__all__ = [
+    "ComponentPlace",
+    "Expr",
+    "MemoryPlace",
+    "Place",
+    "Run",
+    "VariablePlace",
+    "access_of",
+    "constant",
+    "pick",
+]
 
 Run = Callable[["Machine"], Any]
 
@@ -55,6 +65,11 @@ class Expr:
     roots: frozenset[str] = frozenset()
     slot: int | None = None
     memory: Any = None
+
+
+def constant(kind: ScalarType, value: Any) -> Expr:
+    """Return a scalar that is known before the launch."""
+    return Expr(kind, lambda machine: value, pure=True, constant=value)
 
 
 class VariablePlace(Place):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tvm_tilex.sim.operands import Run
     from tvm_tilex.sim.syntax import Node
 
-__all__ = ["RELATIONS", "binary_run", "convert_value", "converter"]
+__all__ = ["RELATIONS", "binary_run", "convert_value", "converter", "mapped_run"]
 
 RELATIONS = {
     "==": np.equal,
@@ -55,6 +55,20 @@ def binary_run(operator: str, kind: ScalarType, left: Run, right: Run, node: Nod
     function = _quotient if operator == "/" else np.fmod
     name = "divide" if operator == "/" else "remainder"
     return _guarded(function, f"{kind.name}.{name}", left, right, _zero_guard(node))
+
+
+def mapped_run(function: Callable[..., Any], runs: list[Run], key: str) -> Run:
+    """Return the closure that applies ``function`` to the operands component by component."""
+
+    def run(machine: Machine) -> Any:
+        values = [r(machine) for r in runs]
+        if isinstance(values[0], tuple):
+            machine.arithmetic[key] += machine.active * len(values[0])
+            return tuple(apply(function, *parts) for parts in zip(*values, strict=True))
+        machine.arithmetic[key] += machine.active
+        return apply(function, *values)
+
+    return run
 
 
 def _elementwise(function: Callable[..., Any], key: str, left: Run, right: Run) -> Run:

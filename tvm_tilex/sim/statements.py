@@ -9,7 +9,11 @@ import numpy as np
 
 from tvm_tilex.sim import syntax as ast
 from tvm_tilex.sim.errors import MslTypeError, UnsupportedConstructError
-from tvm_tilex.sim.expressions import ExpressionCompiler
+from tvm_tilex.sim.expressions import conditionals
+from tvm_tilex.sim.expressions.casts import written_type
+from tvm_tilex.sim.expressions.compiler import ExpressionCompiler
+from tvm_tilex.sim.expressions.conversions import convert
+from tvm_tilex.sim.expressions.matrix_calls import assign_matrix
 from tvm_tilex.sim.machine import Loop
 from tvm_tilex.sim.matrices import MatrixArray
 from tvm_tilex.sim.memory import Pointer
@@ -164,7 +168,7 @@ class StatementCompiler:
         assign: Run | None = None
         if value is not None:
             target = self.expressions.compile(ast.Name(node.line, node.column, node.name))
-            assign = self.expressions.assign_matrix(node, target, value).run
+            assign = assign_matrix(node, target, value).run
 
         def run(machine: Machine) -> None:
             machine.frame[slot] = MatrixArray(name, dtype, length, machine.groups, machine.simds)
@@ -177,7 +181,7 @@ class StatementCompiler:
         initializer = None
         if node.initializer is not None:
             value = self.expressions.compile(node.initializer)
-            initializer = self.expressions.convert(value, kind, node).run
+            initializer = convert(value, kind, node).run
         symbol = self.symbols.declare(node, node.name, kind, const=node.type.const)
         slot = symbol.slot
         if initializer is None:
@@ -199,7 +203,7 @@ class StatementCompiler:
         return run
 
     def _declare_pointer(self, node: ast.Declare) -> Statement:
-        kind = self.expressions.written_type(node.type)
+        kind = written_type(node.type, self.expressions.records)
         assert isinstance(kind, PointerType)
         if node.initializer is None or node.length is not None or node.type.indirection == "&":
             raise UnsupportedConstructError(
@@ -214,7 +218,7 @@ class StatementCompiler:
             raise MslTypeError(
                 f"no conversion from {value.type} to {kind}", node.line, node.column, "conversion"
             )
-        value = self.expressions.convert(value, kind, node)
+        value = convert(value, kind, node)
         symbol = self.symbols.declare(node, node.name, kind, space=kind.space, roots=value.roots)
         slot, initializer = symbol.slot, value.run
 
@@ -228,7 +232,7 @@ class StatementCompiler:
     # Control flow.
 
     def _if(self, node: ast.If) -> Statement:
-        condition = self.expressions.condition(node.condition, "a branch")
+        condition = conditionals.condition(self.expressions, node.condition, "a branch")
         then = self._scoped(node.then)
         otherwise = None if node.otherwise is None else self._scoped(node.otherwise)
 
@@ -275,7 +279,7 @@ class StatementCompiler:
         initializers = tuple(self.compile(s) for s in start)
         condition = None
         if node.condition is not None:
-            condition = self.expressions.condition(node.condition, "a loop condition")
+            condition = conditionals.condition(self.expressions, node.condition, "a loop condition")
         step = None if node.step is None else self.expressions.compile(node.step).run
         loop = self._loop(node, condition, step, self._body(node.body))
         self.symbols.scopes.pop()
@@ -288,11 +292,11 @@ class StatementCompiler:
         return run
 
     def _while(self, node: ast.While) -> Statement:
-        condition = self.expressions.condition(node.condition, "a loop condition")
+        condition = conditionals.condition(self.expressions, node.condition, "a loop condition")
         return self._loop(node, condition, None, self._body(node.body))
 
     def _dowhile(self, node: ast.DoWhile) -> Statement:
-        condition = self.expressions.condition(node.condition, "a loop condition")
+        condition = conditionals.condition(self.expressions, node.condition, "a loop condition")
         return self._loop(node, condition, None, self._body(node.body), last=True)
 
     def _body(self, node: ast.Node) -> Statement:

@@ -27,6 +27,7 @@ __all__ = [
     "VectorType",
     "VoidType",
     "arithmetic_type",
+    "element_type",
     "named_type",
     "promoted",
 ]
@@ -199,6 +200,11 @@ SCALAR_TYPES: dict[str, Type] = _named()
 def named_type(name: str) -> Type | None:
     """Return the built-in type of that name, or None."""
     return SCALAR_TYPES.get(name)
+
+
+def element_type(kind: Type) -> ScalarType:
+    """Return a vector's element type, and any other type itself."""
+    return kind.element if isinstance(kind, VectorType) else kind  # type: ignore[return-value]
 
 
 def promoted(kind: ScalarType) -> ScalarType:
