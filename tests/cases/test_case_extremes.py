@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tvm_tilex import kernels
+from tvm_tilex.ir.types import dtype_of, numpy_dtype
 from tvm_tilex.kernels import oracles
 
 INF = np.float32(np.inf)
@@ -122,7 +123,7 @@ def test_o03_nan_stays_in_its_row(plan, name):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("columns", [1, 31, 33, 1025])
 def test_o04_all_negative_and_all_positive(plan, columns, dtype):
-    storage = kernels.registry.numpy_dtype(kernels.registry.dtype_of(dtype))
+    storage = numpy_dtype(dtype_of(dtype))
     x = (-1 - np.arange(columns, dtype=np.float32) % 200)[None].astype(storage)
     out = np.full(1, np.nan, storage)
     plan(kernels.row_max, x, out)

@@ -24,8 +24,9 @@ from tvm_tilex.ir import (
     Store,
 )
 from tvm_tilex.ir.index import evaluate_index
-from tvm_tilex.ir.interp_elementwise import apply, constant, convert, numpy_dtype
+from tvm_tilex.ir.interp_elementwise import apply, constant, convert
 from tvm_tilex.ir.program import state_dtype
+from tvm_tilex.ir.types import numpy_dtype
 
 COMBINE = {Combiner.add: np.add, Combiner.maximum: np.maximum, Combiner.minimum: np.minimum}
 

@@ -8,7 +8,7 @@ from random_programs import inputs_for, programs
 
 from tvm_tilex.ir import ReductionPolicy, ViewAccess, interp
 from tvm_tilex.ir.interp import interpret
-from tvm_tilex.ir.interp_elementwise import numpy_dtype
+from tvm_tilex.ir.types import numpy_dtype
 
 ORDERED = [policy for policy in ReductionPolicy if policy.ordered]
 SETTINGS = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

@@ -23,7 +23,7 @@ from tvm_tilex.ir import (
     ViewAccess,
 )
 from tvm_tilex.ir.interp import interpret
-from tvm_tilex.kernels.registry import numpy_dtype
+from tvm_tilex.ir.types import numpy_dtype
 from tvm_tilex.lowering import SharedTileMaterialization, lower_program
 from tvm_tilex.runtime.arguments import describe, exported
 from tvm_tilex.tirx import attrs

@@ -18,8 +18,8 @@ import tvm_tilex as tx
 from tvm_tilex.ir import Binding, ElementOp, Elementwise, Parallel, ReductionPolicy
 from tvm_tilex.ir.interp import interpret
 from tvm_tilex.ir.parse import parse_program
+from tvm_tilex.ir.types import numpy_dtype
 from tvm_tilex.ir.walk import walk
-from tvm_tilex.kernels.registry import numpy_dtype
 from tvm_tilex.lowering import SharedTileMaterialization
 
 VIEW = tx.TensorView

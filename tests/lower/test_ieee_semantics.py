@@ -71,7 +71,7 @@ def test_predicates_of_special_values(dtype):
             for row, predicate in enumerate(PREDICATES.values()):
                 out(tx.coord(row, 0), tx.shape(1, n)).store(predicate(v, w))
 
-    storage = tx.kernels.registry.numpy_dtype(tx.ir.types.dtype_of(dtype))
+    storage = tx.ir.types.numpy_dtype(tx.ir.types.dtype_of(dtype))
     with np.errstate(over="ignore"):
         x = np.repeat(SPECIAL, len(SPECIAL)).astype(storage)
         y = np.tile(SPECIAL, len(SPECIAL)).astype(storage)

@@ -9,7 +9,7 @@ from compiled_programs import compiled, outputs_of
 import tvm_tilex as tx
 from tvm_tilex.build.target import host_target
 from tvm_tilex.ir.interp import interpret
-from tvm_tilex.kernels.registry import numpy_dtype
+from tvm_tilex.ir.types import numpy_dtype
 
 VIEW = tx.TensorView
 F32 = tx.float32

@@ -26,7 +26,7 @@ from tvm_tilex.ir.index import (
     ProgramCoordinate,
     most,
 )
-from tvm_tilex.ir.interp_elementwise import Array, apply, constant, convert, numpy_dtype
+from tvm_tilex.ir.interp_elementwise import Array, apply, constant, convert
 from tvm_tilex.ir.interp_reduce import reduce_last
 from tvm_tilex.ir.ops import ElementOp
 from tvm_tilex.ir.print import format_statement
@@ -55,7 +55,7 @@ from tvm_tilex.ir.program import (
     Write,
     state_dtype,
 )
-from tvm_tilex.ir.types import Axis, BoundsPolicy, DType
+from tvm_tilex.ir.types import Axis, BoundsPolicy, DType, numpy_dtype
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.ir.walk import defined, walk
 

@@ -13,26 +13,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from tvm_tilex.ir.ops import ElementOp
-from tvm_tilex.ir.types import DType
+from tvm_tilex.ir.types import DType, numpy_dtype
 
-__all__ = ["Array", "apply", "constant", "convert", "numpy_dtype"]
+__all__ = ["Array", "apply", "constant", "convert"]
 
 Array = npt.NDArray[Any]
-
-
-def numpy_dtype(dtype: DType, precision: str = "float32") -> np.dtype[Any]:
-    """NumPy type that holds elements of ``dtype``: float64 for floats in float64 precision."""
-    if dtype.is_float and precision == "float64":
-        return np.dtype(np.float64)
-    if dtype.name == "bfloat16":
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    return np.dtype(dtype.name)
 
 
 def constant(value: bool | int | float, dtype: DType, precision: str) -> Array:

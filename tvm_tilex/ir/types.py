@@ -5,11 +5,15 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tvm_tilex.errors import DTypeError, ShapeError
 from tvm_tilex.ir.index import Dimension, Extent, most
 
-__all__ = ["DTYPES", "Axis", "BoundsPolicy", "DType", "TileType", "dtype_of"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["DTYPES", "Axis", "BoundsPolicy", "DType", "TileType", "dtype_of", "numpy_dtype"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,23 @@ def dtype_of(name: str | DType) -> DType:
     if found is None:
         raise DTypeError(f"unknown dtype {name!r}; the element types are {', '.join(DTYPES)}")
     return found
+
+
+def numpy_dtype(dtype: DType, precision: str = "float32") -> np.dtype[Any]:
+    """Return NumPy's type of an element: float64 for floats in float64 precision.
+
+    bfloat16 is ``ml_dtypes.bfloat16``.
+    """
+    import numpy as np  # where it is needed: kernels are listed without it
+
+    if dtype.is_float and precision == "float64":
+        return np.dtype(np.float64)
+    if dtype.name != "bfloat16":
+        return np.dtype(dtype.name)
+    import ml_dtypes
+
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 @dataclass(frozen=True)

@@ -15,25 +15,15 @@ from tvm_tilex import kernels
 from tvm_tilex.errors import ShapeError
 from tvm_tilex.ir.index import Extent, most
 from tvm_tilex.ir.program import ViewAccess
-from tvm_tilex.ir.types import DType, dtype_of
+from tvm_tilex.ir.types import DType, dtype_of, numpy_dtype
 from tvm_tilex.kernels import gradient_oracles, gradients, oracles
 from tvm_tilex.kernels.shapes import ROWS_PER_BLOCK
 from tvm_tilex.kernels.tolerances import Comparison, compare
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 
-__all__ = ["KernelEntry", "entries", "gradient_entries", "numpy_dtype"]
+__all__ = ["KernelEntry", "entries", "gradient_entries"]
 
 Array = NDArray[Any]
-
-
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """NumPy's type of that storage; bfloat16 is ml_dtypes'."""
-    if dtype.name != "bfloat16":
-        return np.dtype(dtype.name)
-    import ml_dtypes
-
-    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return bfloat16
 
 
 @dataclass(frozen=True)

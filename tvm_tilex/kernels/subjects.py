@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from tvm_tilex import kernels
 from tvm_tilex.errors import ArgumentError
 from tvm_tilex.ir.program import Program, ViewAccess
-from tvm_tilex.ir.types import dtype_of
-from tvm_tilex.kernels.registry import KernelEntry, numpy_dtype
+from tvm_tilex.ir.types import dtype_of, numpy_dtype
+from tvm_tilex.kernels.registry import KernelEntry
 from tvm_tilex.kernels.tolerances import Comparison, compare
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 

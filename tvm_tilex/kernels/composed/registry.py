@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_tilex.ir.program import ViewAccess
-from tvm_tilex.ir.types import DType, dtype_of
+from tvm_tilex.ir.types import DType, dtype_of, numpy_dtype
 from tvm_tilex.kernels import composed
 from tvm_tilex.kernels.composed import oracles
-from tvm_tilex.kernels.registry import numpy_dtype
 from tvm_tilex.kernels.tolerances import Comparison, compare
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 
