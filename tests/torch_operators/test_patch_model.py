@@ -209,8 +209,43 @@ def test_a_class_that_the_caller_vouches_for(launched):
     assert launched == ["rmsnorm"]
     model[0](x.double())  # float64 runs its own forward
     assert launched == ["rmsnorm"]
+    other = pickle.loads(pickle.dumps(model))
+    torch.testing.assert_close(other(x), wanted, rtol=2e-5, atol=2e-6)
+    assert launched == ["rmsnorm", "rmsnorm"] and type(other[0]) is type(model[0])
+    again = tx.torch.patch_model(model, rms_norms=[TheirRMSNorm])
+    assert again.skipped[0] == Skipped("0", "TheirRMSNorm", "already patched")
     report.restore()
     assert type(model[0]) is TheirRMSNorm
+
+
+def test_a_vouched_class_is_held_to_what_the_kernel_reads():
+    wide, replaced, bare = TheirRMSNorm(8).double(), TheirRMSNorm(8), TheirRMSNorm(8)
+    replaced.forward = lambda x: x
+    del bare.variance_epsilon
+    model = nn.Sequential(LlamaRMSNorm(), bare, wide, replaced)
+    report = tx.torch.patch_model(model, rms_norms=(TheirRMSNorm, LlamaRMSNorm))
+    assert not report.replaced and [s.reason for s in report.skipped] == [
+        "it has no tensor 'weight'",
+        "it has neither 'variance_epsilon' nor 'eps'",
+        "parameters of torch.float64",
+        "its forward is replaced on the instance",
+    ]
+    for wrong in (TheirRMSNorm, ["TheirRMSNorm"]):
+        with pytest.raises(ArgumentError, match="rms_norms takes a sequence of module classes"):
+            tx.torch.patch_model(model, rms_norms=wrong)
+
+
+def test_shared_and_nested_modules_are_patched_once_and_restored_by_who_patched_them():
+    norm = nn.LayerNorm(6)
+    model = nn.Sequential(norm, nn.Sequential(norm, nn.Softmax(-1)))
+    outer = tx.torch.patch_model(model)
+    assert [r.name for r in outer.replaced] == ["0", "1.1"]
+    inner = tx.torch.patch_model(model[1])
+    assert not inner.replaced and {s.reason for s in inner.skipped} == {"already patched"}
+    inner.restore()
+    assert type(norm) is modules.LayerNorm
+    outer.restore()
+    assert type(norm) is nn.LayerNorm and type(model[1][1]) is nn.Softmax
 
 
 def test_one_module_is_a_model_too():
@@ -382,6 +417,24 @@ def test_use_kernels_with_a_type():
         assert F.softmax(x, -1, dtype=torch.float32).dtype == torch.float32
         assert x.softmax(-1, torch.float64).dtype == torch.float64
     assert calls.used == {"softmax": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, y: F.cross_entropy(x, y, reduction="avg"), "avg is not a valid value"),
+        (lambda x, y: F.layer_norm(x, (4, 5), torch.ones(5, 4)), "Expected weight to be of same"),
+        (lambda x, y: F.layer_norm(x, (5,), None, torch.ones(1, 5)), "Expected bias to be of same"),
+        (lambda x, y: F.rms_norm(x, (4, 5), torch.ones(20)), "Expected weight to be of same"),
+        (lambda x, y: F.layer_norm(x[0, 0], (5,)), "normalized_shape"),
+        (lambda x, y: F.rms_norm(x, (6,)), "normalized_shape"),
+    ],
+)
+def test_a_call_that_torch_refuses_is_refused_by_torch(call, message, launched):
+    x, y = torch.randn(4, 5), torch.tensor([0, 1, 2, 3])
+    with tx.torch.use_kernels() as calls, pytest.raises((RuntimeError, ValueError), match=message):
+        call(x, y)
+    assert not launched and not calls.used and len(calls.left) == 1
 
 
 def test_use_kernels_around_a_compiled_model():

@@ -69,10 +69,9 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> torch.Tensor | Unsupported:
     """``F.layer_norm``; a bias without a weight, or the reverse, is completed by a constant."""
-    rows = _rows(input, normalized_shape)
-    problem = _unsupported(input, weight, bias)
-    if problem is not None or isinstance(rows, Unsupported):
-        return problem or rows
+    rows = _rows(input, normalized_shape, weight, bias)
+    if isinstance(rows, Unsupported):
+        return rows
     if weight is None and bias is None:
         return ops.layernorm_no_affine(rows, eps).view(input.shape)
     like = weight if weight is not None else bias
@@ -89,10 +88,9 @@ def rms_norm(
     eps: float | None = None,
 ) -> torch.Tensor | Unsupported:
     """``F.rms_norm``; without ``eps`` torch takes that of the type it computes in, FP32."""
-    rows = _rows(input, normalized_shape)
-    problem = _unsupported(input, weight)
-    if problem is not None or isinstance(rows, Unsupported):
-        return problem or rows
+    rows = _rows(input, normalized_shape, weight)
+    if isinstance(rows, Unsupported):
+        return rows
     scale = rows.new_ones(rows.shape[-1]) if weight is None else weight.reshape(-1)
     added = torch.finfo(torch.float32).eps if eps is None else eps
     return ops.rmsnorm(rows, scale, added).view(input.shape)
@@ -114,6 +112,8 @@ def cross_entropy(
     on the CPU and asserts on a GPU: raising would have to wait for the labels.
     """
     reason = _loss_options(input, target, weight, size_average, reduce, label_smoothing)
+    if reason is None and reduction not in ("none", "mean", "sum"):
+        reason = f"reduction={reduction!r}"
     problem = Unsupported(reason) if reason else _unsupported(input)
     if problem is not None:
         return problem
@@ -148,12 +148,17 @@ def _loss_options(
     return None
 
 
-def _rows(x: torch.Tensor, normalized_shape: Sequence[int]) -> torch.Tensor | Unsupported:
-    """``x`` with its normalized dimensions flattened to one."""
-    count = len(normalized_shape)
-    if not count or tuple(x.shape[-count:]) != tuple(normalized_shape):
-        return Unsupported(f"shape {tuple(x.shape)} does not end in {tuple(normalized_shape)}")
-    return x if count == 1 else x.flatten(-count)
+def _rows(
+    x: torch.Tensor, normalized_shape: Sequence[int], *parameters: torch.Tensor | None
+) -> torch.Tensor | Unsupported:
+    """``x`` with its normalized dimensions flattened to one; parameters have their shape."""
+    count, wanted = len(normalized_shape), tuple(normalized_shape)
+    if not count or tuple(x.shape[-count:]) != wanted:
+        return Unsupported(f"shape {tuple(x.shape)} does not end in {wanted}")
+    for parameter in parameters:
+        if parameter is not None and tuple(parameter.shape) != wanted:
+            return Unsupported(f"a parameter of shape {tuple(parameter.shape)}, not {wanted}")
+    return _unsupported(x, *parameters) or (x if count == 1 else x.flatten(-count))
 
 
 def _unsupported(x: torch.Tensor, *others: torch.Tensor | None) -> Unsupported | None:

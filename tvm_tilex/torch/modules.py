@@ -82,14 +82,27 @@ class CrossEntropyLoss(nn.CrossEntropyLoss):
 
 @functools.cache
 def rms_norm_of(kind: type[nn.Module]) -> type[nn.Module]:
-    """A subclass of a model's own RMS normalization that runs the kernel."""
+    """A subclass of a model's own RMS normalization that runs the kernel.
+
+    It is pickled by the class that it is made of, since no module holds it under its name.
+    """
 
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         eps = self.variance_epsilon if hasattr(self, "variance_epsilon") else self.eps
         result = functional.rms_norm(x, self.weight.shape, self.weight, eps)
         return kind.forward(self, x) if isinstance(result, Unsupported) else result
 
-    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+    def reduce(self: Any) -> tuple[Any, ...]:
+        return _empty_rms_norm, (kind,), self.__dict__
+
+    members = {"forward": forward, "__reduce__": reduce, "__module__": kind.__module__}
+    return type(kind.__name__, (kind,), members)
+
+
+def _empty_rms_norm(kind: type[nn.Module]) -> nn.Module:
+    """What a pickled module's attributes are put into."""
+    patched = rms_norm_of(kind)
+    return patched.__new__(patched)
 
 
 PATCHED: dict[type[nn.Module], type[nn.Module]] = {

@@ -110,11 +110,18 @@ def patch_model(model: nn.Module, *, rms_norms: Sequence[type[nn.Module]] = ()) 
     """
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"patch_model takes an nn.Module, not {type(model).__name__}")
-    report = PatchReport()
+    if isinstance(rms_norms, type) or not all(isinstance(kind, type) for kind in rms_norms):
+        raise ArgumentError("patch_model: rms_norms takes a sequence of module classes")
+    report, vouched = PatchReport(), {rms_norm_of(kind): kind for kind in rms_norms}
     for name, module in model.named_modules():
         kind = type(module).__name__
-        if type(module) in rms_norms:
-            report._exchange(name, module, rms_norm_of(type(module)), "rmsnorm")
+        own = vouched.get(type(module), type(module))
+        if own in rms_norms:
+            reason = "already patched" if own is not type(module) else _own_refusal(module)
+            if reason is None:
+                report._exchange(name, module, rms_norm_of(own), "rmsnorm")
+            else:
+                report.skipped.append(Skipped(name, kind, reason))
             continue
         base = next((base for base in PATCHED if isinstance(module, base)), None)
         if base is None:
@@ -145,15 +152,32 @@ def _refusal(module: Any, base: type[nn.Module]) -> str | None:
         return "already patched"
     if type(module) is not base:
         return f"a subclass of nn.{base.__name__}, whose forward may differ"
+    reason = _instance_refusal(module)
+    if reason is not None:
+        return reason
+    if isinstance(module, (nn.Softmax, nn.LogSoftmax)) and module.dim is None:
+        return "dim=None is chosen by the number of dimensions"
+    if isinstance(module, nn.CrossEntropyLoss):
+        return _loss_refusal(module)
+    return None
+
+
+def _own_refusal(module: Any) -> str | None:
+    """Why a module of a vouched class stays as it is, or None."""
+    if not isinstance(getattr(module, "weight", None), torch.Tensor):
+        return "it has no tensor 'weight'"
+    if not (hasattr(module, "variance_epsilon") or hasattr(module, "eps")):
+        return "it has neither 'variance_epsilon' nor 'eps'"
+    return _instance_refusal(module)
+
+
+def _instance_refusal(module: Any) -> str | None:
+    """What about this module, rather than its class, no kernel serves."""
     if "forward" in vars(module):
         return "its forward is replaced on the instance"
     for parameter in module.parameters(recurse=False):
         if parameter.dtype not in _STORAGE:
             return f"parameters of {parameter.dtype}"
-    if isinstance(module, (nn.Softmax, nn.LogSoftmax)) and module.dim is None:
-        return "dim=None is chosen by the number of dimensions"
-    if isinstance(module, nn.CrossEntropyLoss):
-        return _loss_refusal(module)
     return None
 
 
