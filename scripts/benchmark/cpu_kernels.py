@@ -1,35 +1,98 @@
-"""Times the library on the CPU beside torch eager and a copy of the same bytes, in one run.
+"""Times the library on the CPU beside torch eager, torch.compile and a copy of the same bytes.
 
-    python scripts/benchmark/cpu_kernels.py [--shape 4096x4096] [--json]
+    python scripts/benchmark/cpu_kernels.py [--shape 4096x4096 ...] [--rounds 40] [--json]
+    python scripts/benchmark/cpu_kernels.py --threads 1 --clock cpu    # on a machine that is loaded
 
-Also prints compile latency: import time beyond TVM's own, and capture to module for softmax 3x4096.
-Every figure is a median; ratios compare figures of this run alone.
+In a cell, every contender runs once a round, one after the other, so that what disturbs one
+disturbs all; the least and the median of the rounds are kept. ``copy`` moves as many bytes as the
+kernel must: half of them read, half written. ``--clock cpu`` counts the time that this thread has
+run, which waiting for a processor does not lengthen; it means one thread. Outputs of ours and of
+the copy are allocated before, torch's are its own; ``eager out`` writes into an allocated one where
+torch has such a form. Ratios compare figures of this run alone.
+
+Also prints compile latency with ``--latency``: import time beyond TVM's own, and capture to module
+for softmax 3x4096.
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 
 import click
-import torch
-import torch.nn.functional as F
 
-import tvm_tilex as tx
-from tvm_tilex import driver, kernels
+SHAPES = ("4096x4096", "16384x256", "512x32000")
 
-EAGER = {
-    "row_sum": lambda x: x.sum(-1),
-    "row_max": lambda x: x.amax(-1),
-    "softmax": lambda x: torch.softmax(x, -1),
-    "log_softmax": lambda x: torch.log_softmax(x, -1),
-    "logsumexp": lambda x: torch.logsumexp(x, -1),
-    "layernorm": lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b, 1e-5),
-    "rmsnorm": lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6),
-    "residual_layernorm": lambda x, r: F.layer_norm(x + r, x.shape[-1:], None, None, 1e-5),
-    "cross_entropy": lambda x, y: F.cross_entropy(x, y, reduction="none"),
-}
+
+def eager_functions(torch, F):
+    return {
+        "row_sum": lambda x: x.sum(-1),
+        "row_max": lambda x: x.amax(-1),
+        "softmax": lambda x: torch.softmax(x, -1),
+        "log_softmax": lambda x: torch.log_softmax(x, -1),
+        "logsumexp": lambda x: torch.logsumexp(x, -1),
+        "layernorm": lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b, 1e-5),
+        "rmsnorm": lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6),
+        "residual_layernorm": lambda x, r: F.layer_norm(x + r, x.shape[-1:], None, None, 1e-5),
+        "cross_entropy": lambda x, y: F.cross_entropy(x, y, reduction="none"),
+    }
+
+
+def written_functions(torch):
+    return {
+        "row_sum": lambda x, out: torch.sum(x, -1, out=out),
+        "row_max": lambda x, out: torch.amax(x, -1, out=out),
+        "softmax": lambda x, out: torch.softmax(x, -1, out=out),
+        "log_softmax": lambda x, out: torch.log_softmax(x, -1, out=out),
+        "logsumexp": lambda x, out: torch.logsumexp(x, -1, out=out),
+    }
+
+
+def interleaved(contenders, rounds, clock):
+    """Least and median milliseconds of each contender over rounds in which each runs once."""
+    times = {name: [] for name in contenders}
+    for run in contenders.values():
+        run()
+        run()
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            begin = clock()
+            run()
+            times[name].append(1e3 * (clock() - begin))
+    return {name: (min(found), statistics.median(found)) for name, found in times.items()}
+
+
+def cell(torch, name, shape, rounds, clock, with_compile):
+    import torch.nn.functional as F
+
+    import tvm_tilex as tx
+    from tvm_tilex import kernels
+
+    rows, columns = map(int, shape.split("x"))
+    entry = kernels.catalog()[name]
+    arrays = [torch.from_numpy(a) for a in entry.arguments(rows, columns)]
+    inputs = [a for i, a in enumerate(arrays) if i not in entry.outputs]
+    artifact = tx.compile(entry.kernel, *entry.specs(rows, columns))
+    source = torch.randn(entry.useful_bytes(rows, columns) // 8)
+    into = torch.empty_like(source)
+    eager = eager_functions(torch, F)[name]
+    contenders = {
+        "copy": lambda: into.copy_(source),
+        "ours": lambda: artifact(*arrays),
+        "eager": lambda: eager(*inputs),
+    }
+    written = written_functions(torch).get(name)
+    if written is not None:
+        out = torch.empty_like(arrays[entry.outputs[0]])
+        contenders["eager out"] = lambda: written(*inputs, out)
+    if with_compile:
+        torch._dynamo.reset()
+        compiled = torch.compile(eager)
+        contenders["compile"] = lambda: compiled(*inputs)
+    with torch.no_grad():
+        return interleaved(contenders, rounds, clock)
 
 
 def median_ms(run, repeat=9):
@@ -42,60 +105,71 @@ def median_ms(run, repeat=9):
     return 1e3 * statistics.median(times)
 
 
-def import_ms(code):
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    return median_ms(lambda: subprocess.run(command, check=True), repeat=5)
+def latency():
+    import tvm_tilex as tx
+    from tvm_tilex import driver, kernels
 
+    def import_ms(code):
+        command = [sys.executable, "-W", "ignore", "-c", code]
+        return median_ms(lambda: subprocess.run(command, check=True), repeat=5)
 
-def compile_ms(target):
-    entry = kernels.catalog()["softmax"]
-    specs = entry.specs(3, 4096)
+    def compile_ms(target):
+        entry = kernels.catalog()["softmax"]
+        specs = entry.specs(3, 4096)
 
-    def fresh():
-        driver._ARTIFACTS.clear()
-        tx.compile(entry.kernel, *specs, target=target).source  # noqa: B018
+        def fresh():
+            driver._ARTIFACTS.clear()
+            tx.compile(entry.kernel, *specs, target=target).source  # noqa: B018
 
-    return median_ms(fresh)
+        return median_ms(fresh)
+
+    imports = ("pass", "import tvm", "import tvm, tvm_tilex", "import tvm_tilex")
+    return {
+        "import_ms": {code: import_ms(code) for code in imports},
+        "compile_ms": {target: compile_ms(target) for target in ("llvm", "metal", "cuda")},
+    }
 
 
 @click.command()
-@click.option("--shape", default="4096x4096")
+@click.option("--shape", "shapes", multiple=True, default=SHAPES)
+@click.option("--kernel", "names", multiple=True, help="only these")
+@click.option("--rounds", default=40)
+@click.option("--threads", default=0, help="0: every physical core")
+@click.option("--clock", type=click.Choice(["wall", "cpu"]), default="wall")
+@click.option("--compile/--no-compile", "with_compile", default=True)
+@click.option("--latency", "with_latency", is_flag=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(shape, as_json):
-    rows, columns = map(int, shape.split("x"))
-    found = {"shape": [rows, columns], "threads": torch.get_num_threads(), "kernels": {}}
-    found["import_ms"] = {
-        "python": import_ms("pass"),
-        "tvm": import_ms("import tvm"),
-        "tvm and tvm_tilex": import_ms("import tvm, tvm_tilex"),
-        "tvm_tilex alone": import_ms("import tvm_tilex"),
-    }
-    found["compile_ms"] = {target: compile_ms(target) for target in ("llvm", "metal", "cuda")}
-    for name, eager in EAGER.items():
-        entry = kernels.catalog()[name]
-        arrays = [torch.from_numpy(a) for a in entry.arguments(rows, columns)]
-        inputs = [a for i, a in enumerate(arrays) if i not in entry.outputs]
-        artifact = tx.compile(entry.kernel, *entry.specs(rows, columns))
-        size = entry.useful_bytes(rows, columns)
-        source = torch.randn(size // 8)
-        into = torch.empty_like(source)
-        found["kernels"][name] = {
-            "ours_ms": median_ms(lambda a=artifact, x=arrays: a(*x)),
-            "eager_ms": median_ms(lambda f=eager, x=inputs: f(*x)),
-            "copy_ms": median_ms(lambda a=source, b=into: b.copy_(a)),
-        }
+def main(shapes, names, rounds, threads, clock, with_compile, with_latency, as_json):
+    if threads:
+        os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)
+    if clock == "cpu" and threads != 1:
+        raise click.UsageError("--clock cpu counts one thread: add --threads 1")
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    tick = time.thread_time if clock == "cpu" else time.perf_counter
+    found = {"threads": torch.get_num_threads(), "torch": torch.__version__, "cells": {}}
+    for shape in shapes:
+        for name in names or eager_functions(torch, None):
+            times = cell(torch, name, shape, rounds, tick, with_compile)
+            load = os.getloadavg()[0]
+            found["cells"][f"{name} {shape}"] = {"ms": times, "load": load}
+            if not as_json:
+                copy, median = times["copy"]
+                text = "  ".join(
+                    f"{who} {least:.3f} ({least / copy:.2f} / {middle / median:.2f})"
+                    for who, (least, middle) in times.items()
+                )
+                click.echo(f"{name:<18} {shape:<10} load {load:4.1f}  {text}")
+    if with_latency:
+        found |= latency()
     if as_json:
         click.echo(json.dumps(found, indent=2))
-        return
-    for group in ("import_ms", "compile_ms"):
-        for name, value in found[group].items():
-            click.echo(f"{group:<11} {name:<18} {value:8.1f}")
-    for name, t in found["kernels"].items():
-        click.echo(
-            f"{name:<19} ours {t['ours_ms']:7.2f} ms  eager {t['eager_ms']:7.2f} ms "
-            f"({t['eager_ms'] / t['ours_ms']:5.2f}x)  copy {t['copy_ms']:6.2f} ms "
-            f"(ours {t['ours_ms'] / t['copy_ms']:5.2f}x of it)"
-        )
+    elif with_latency:
+        for group in ("import_ms", "compile_ms"):
+            for what, value in found[group].items():
+                click.echo(f"{group:<11} {what:<22} {value:8.1f}")
 
 
 if __name__ == "__main__":

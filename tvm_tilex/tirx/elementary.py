@@ -45,8 +45,9 @@ FUNCTIONS = {
 # Bound of the error in units in the last place of the FP32 result.
 ULP = {EXP: 1.0, EXP2: 1.0, LOG: 1.0, LOG2: 1.0, TANH: 1.6, ERF: 1.2}
 
-# Rounds to the nearest integer when added: one unit of the last place is then 1.
-_ROUND, _ROUND_BITS = 12582912.0, 0x4B400000
+# Rounds to the nearest integer n when added, as one unit of the last place is then 1, and leaves
+# n + 254, twice the bias of an exponent, in the last 9 bits: those of 1.5 * 2**23 are zero.
+_ROUND = 12582912.0 + 254.0
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; an integer of 8 bits times the first is exact.
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.428606765330187e-06
@@ -149,25 +150,25 @@ class _Math:
     def real_bits(self, x: Any) -> Any:
         return tirx.reinterpret(self.real, x)
 
-    def power(self, n: Any) -> Any:
-        """2**n of an integer -126 <= n <= 127."""
-        return self.real_bits(tirx.shift_left(n + self.integer(127), self.integer(23)))
-
     def scaled(self, value: Any, rounded: Any) -> Any:
-        """``value * 2**n``, where ``rounded`` is n + :data:`_ROUND`, in two exact steps or one.
+        """``value * 2**n``, where ``rounded`` is n + :data:`_ROUND`, as two products.
 
-        n is halved, so that neither factor leaves the range: the product overflows or becomes
-        subnormal in the second step alone, with one rounding.
+        n + 254 is halved, so that each half is the biased exponent of a factor in range: the result
+        overflows or becomes subnormal in the second product alone, with one rounding. Shifting an
+        exponent into its place drops the bits above it.
         """
 
-        def by(n: Any) -> Any:
+        def factor(exponent: Any) -> Any:
+            return self.real_bits(tirx.shift_left(exponent, self.integer(23)))
+
+        def by(bits: Any) -> Any:
             def by_half(half: Any) -> Any:
-                first = self.opaque(value * self.power(half))
-                return self.opaque(first * self.power(n - half))
+                first = self.opaque(value * factor(half))
+                return self.opaque(first * factor(bits - half))
 
-            return self.bind(tirx.shift_right(n, self.integer(1)), by_half)
+            return self.bind(tirx.shift_right(bits, self.integer(1)), by_half)
 
-        return self.bind(self.bits(rounded) - self.integer(_ROUND_BITS), by)
+        return self.bind(self.bits(rounded), by)
 
     def expm(self, x: Any) -> Any:
         """Exp of a bound value in [-104, 89], or NaN."""
