@@ -7,10 +7,10 @@ array, or a tuple for several outputs. Non-finite rows follow each kernel's own 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from tvm_tilex.kernels.float64 import Float64, widened
 
 __all__ = [
     "cross_entropy",
@@ -27,30 +27,22 @@ __all__ = [
     "softmax",
 ]
 
-# NumPy's own stubs widen reductions to Any.
-Float64 = NDArray[np.float64]
-
-
-def _wide(x: Any) -> Float64:
-    array: Float64 = np.asarray(x).astype(np.float64)
-    return array
-
 
 def row_sum(x: ArrayLike) -> Float64:
     """(P, N) -> (P,)."""
-    result: Float64 = _wide(x).sum(axis=1)
+    result: Float64 = widened(x).sum(axis=1)
     return result
 
 
 def row_max(x: ArrayLike) -> Float64:
     """(P, N) -> (P,); NaN wins."""
-    result: Float64 = _wide(x).max(axis=1)
+    result: Float64 = widened(x).max(axis=1)
     return result
 
 
 def row_min(x: ArrayLike) -> Float64:
     """(P, N) -> (P,); NaN wins."""
-    result: Float64 = _wide(x).min(axis=1)
+    result: Float64 = widened(x).min(axis=1)
     return result
 
 
@@ -62,7 +54,7 @@ def minmax(x: ArrayLike) -> tuple[Float64, Float64]:
 @np.errstate(invalid="ignore")
 def softmax(x: ArrayLike) -> Float64:
     """(P, N) -> (P, N); rows of all -inf or with +inf are NaN."""
-    wide = _wide(x)
+    wide = widened(x)
     weights = np.exp(wide - wide.max(axis=1, keepdims=True))
     result: Float64 = weights / weights.sum(axis=1, keepdims=True)
     return result
@@ -71,7 +63,7 @@ def softmax(x: ArrayLike) -> Float64:
 @np.errstate(invalid="ignore", divide="ignore")
 def log_softmax(x: ArrayLike) -> Float64:
     """(P, N) -> (P, N); rows of all -inf or with +inf are NaN."""
-    wide = _wide(x)
+    wide = widened(x)
     shifted = wide - wide.max(axis=1, keepdims=True)
     result: Float64 = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return result
@@ -80,13 +72,13 @@ def log_softmax(x: ArrayLike) -> Float64:
 @np.errstate(invalid="ignore")
 def logsumexp(x: ArrayLike) -> Float64:
     """(P, N) -> (P,), by pairwise ``logaddexp``: -inf of nothing but -inf, +inf with a +inf."""
-    result: Float64 = np.logaddexp.reduce(_wide(x), axis=1)
+    result: Float64 = np.logaddexp.reduce(widened(x), axis=1)
     return result
 
 
 def layernorm_no_affine(x: ArrayLike, eps: float = 1e-5) -> Float64:
     """(P, N) -> (P, N), biased variance."""
-    wide = _wide(x)
+    wide = widened(x)
     mean = wide.mean(axis=1, keepdims=True)
     result: Float64 = (wide - mean) / np.sqrt(wide.var(axis=1, keepdims=True) + eps)
     return result
@@ -94,27 +86,27 @@ def layernorm_no_affine(x: ArrayLike, eps: float = 1e-5) -> Float64:
 
 def layernorm(x: ArrayLike, weight: ArrayLike, bias: ArrayLike, eps: float = 1e-5) -> Float64:
     """(P, N), (N,), (N,) -> (P, N), biased variance."""
-    result: Float64 = layernorm_no_affine(x, eps) * _wide(weight) + _wide(bias)
+    result: Float64 = layernorm_no_affine(x, eps) * widened(weight) + widened(bias)
     return result
 
 
 def residual_layernorm(x: ArrayLike, residual: ArrayLike, eps: float = 1e-5) -> Float64:
     """(P, N), (P, N) -> (P, N), biased variance of the sum."""
-    result: Float64 = layernorm_no_affine(_wide(x) + _wide(residual), eps)
+    result: Float64 = layernorm_no_affine(widened(x) + widened(residual), eps)
     return result
 
 
 def rmsnorm(x: ArrayLike, weight: ArrayLike, eps: float = 1e-6) -> Float64:
     """(P, N), (N,) -> (P, N)."""
-    wide = _wide(x)
+    wide = widened(x)
     mean_square = np.mean(np.square(wide), axis=1, keepdims=True)
-    result: Float64 = wide / np.sqrt(mean_square + eps) * _wide(weight)
+    result: Float64 = wide / np.sqrt(mean_square + eps) * widened(weight)
     return result
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Float64:
     """(P, N), integer (P,) -> (P,); a label outside [0, N) has the logit 0."""
-    wide = _wide(logits)
+    wide = widened(logits)
     rows, columns = wide.shape
     where = np.asarray(labels, dtype=np.int64)
     inside = (where >= 0) & (where < columns)

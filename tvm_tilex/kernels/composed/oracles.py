@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from tvm_tilex.kernels.float64 import Float64, widened
 
 __all__ = [
     "attention",
@@ -22,13 +24,6 @@ __all__ = [
     "matmul_softmax",
     "matmul_softmax_magnitude",
 ]
-
-Float64 = NDArray[np.float64]
-
-
-def _wide(x: Any) -> Float64:
-    array: Float64 = np.asarray(x).astype(np.float64)
-    return array
 
 
 def _softmax(x: Float64) -> Float64:
@@ -49,7 +44,7 @@ def attention(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, **_: Any
 ) -> Float64:
     """(B, H, S, D), (B, H, T, D), (B, H, T, D) -> (B, H, S, D)."""
-    result: Float64 = _attention_weights(_wide(q), _wide(k), causal, scale) @ _wide(v)
+    result: Float64 = _attention_weights(widened(q), widened(k), causal, scale) @ widened(v)
     return result
 
 
@@ -57,23 +52,23 @@ def attention_magnitude(
     q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False, scale: float = 0.0, **_: Any
 ) -> Float64:
     """Sum of |weight * value|, plus the terms that an error of the scores moves."""
-    weights = _attention_weights(_wide(q), _wide(k), causal, scale)
+    weights = _attention_weights(widened(q), widened(k), causal, scale)
     reach = abs(scale or 1 / math.sqrt(np.asarray(q).shape[-1])) * (
-        np.abs(_wide(q)) @ np.abs(_wide(k)).swapaxes(-1, -2)
+        np.abs(widened(q)) @ np.abs(widened(k)).swapaxes(-1, -2)
     ).max(axis=-1, keepdims=True)
-    result: Float64 = (1 + reach) * (weights @ np.abs(_wide(v)))
+    result: Float64 = (1 + reach) * (weights @ np.abs(widened(v)))
     return result
 
 
 def matmul(a: ArrayLike, b: ArrayLike, **_: Any) -> Float64:
     """(M, K), (K, N) -> (M, N)."""
-    result: Float64 = _wide(a) @ _wide(b)
+    result: Float64 = widened(a) @ widened(b)
     return result
 
 
 def matmul_magnitude(a: ArrayLike, b: ArrayLike, **_: Any) -> Float64:
     """Sum of |a * b|."""
-    result: Float64 = np.abs(_wide(a)) @ np.abs(_wide(b))
+    result: Float64 = np.abs(widened(a)) @ np.abs(widened(b))
     return result
 
 
@@ -90,29 +85,29 @@ def matmul_softmax_magnitude(a: ArrayLike, b: ArrayLike, **_: Any) -> Float64:
 
 def batched_gemv(matrix: ArrayLike, vector: ArrayLike, **_: Any) -> Float64:
     """(B, M, K), (B, K) -> (B, M)."""
-    result: Float64 = (_wide(matrix) @ _wide(vector)[:, :, None])[:, :, 0]
+    result: Float64 = (widened(matrix) @ widened(vector)[:, :, None])[:, :, 0]
     return result
 
 
 def batched_gemv_magnitude(matrix: ArrayLike, vector: ArrayLike, **_: Any) -> Float64:
     """Sum of |matrix * vector|."""
-    return batched_gemv(np.abs(_wide(matrix)), np.abs(_wide(vector)))
+    return batched_gemv(np.abs(widened(matrix)), np.abs(widened(vector)))
 
 
 def column_sum(x: ArrayLike, **_: Any) -> Float64:
     """(P, N) -> (N,)."""
-    result: Float64 = _wide(x).sum(axis=0)
+    result: Float64 = widened(x).sum(axis=0)
     return result
 
 
 def column_sum_magnitude(x: ArrayLike, **_: Any) -> Float64:
     """Sum of |x|."""
-    return column_sum(np.abs(_wide(x)))
+    return column_sum(np.abs(widened(x)))
 
 
 def column_max(x: ArrayLike, **_: Any) -> Float64:
     """(P, N) -> (N,); NaN wins."""
-    result: Float64 = _wide(x).max(axis=0)
+    result: Float64 = widened(x).max(axis=0)
     return result
 
 
@@ -126,11 +121,11 @@ def group_normalization(
     **_: Any,
 ) -> Float64:
     """(B, C, pixels), (C,), (C,) -> (B, C, pixels)."""
-    wide = _wide(x)
+    wide = widened(x)
     batch, channels, pixels = wide.shape
     split = wide.reshape(batch, groups, channels // groups * pixels)
     centered = split - split.mean(axis=-1, keepdims=True)
     variance = (centered**2).mean(axis=-1, keepdims=True)
     normal = (centered / np.sqrt(variance + epsilon)).reshape(wide.shape)
-    result: Float64 = normal * _wide(weight)[:, None] + _wide(bias)[:, None]
+    result: Float64 = normal * widened(weight)[:, None] + widened(bias)[:, None]
     return result
