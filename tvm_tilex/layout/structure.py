@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_tilex.errors import LayoutError
 from tvm_tilex.layout.base import LayoutMap
+from tvm_tilex.layout.cases import by_cases
 from tvm_tilex.layout.composite import Compose, Product, Transform
 from tvm_tilex.layout.index_set import Axis, IndexSet
 from tvm_tilex.layout.nodes import Identity, IndexExpr, Permute
@@ -18,6 +19,7 @@ def by_structure(map: LayoutMap, flat: LayoutProof) -> LayoutProof:
     found = {name: proven(reason) for name, reason in _facts(map).items()}
     if any(verdict.unknown and name not in found for name, verdict in flat.items()):
         found.update(_refuted(map))
+        found.update(by_cases(map, flat))
     merged = [
         found[name] if verdict.unknown and name in found else verdict
         for name, verdict in flat.items()

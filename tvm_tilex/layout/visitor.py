@@ -17,7 +17,7 @@ from tvm_tilex.layout.expr import (
     operation,
 )
 
-__all__ = ["ExprVisitor", "children", "leaves", "substitute"]
+__all__ = ["ExprVisitor", "children", "leaves", "replace_node", "substitute"]
 
 T = TypeVar("T")
 
@@ -138,4 +138,11 @@ class _Substitution(ExprVisitor[Expr]):
 def substitute(roots: tuple[Expr, ...], values: dict[str, Expr]) -> tuple[Expr, ...]:
     """Replace coordinates by name, sharing preserved; nothing is simplified."""
     visitor = _Substitution(values)
+    return tuple(visitor.visit(root) for root in roots)
+
+
+def replace_node(roots: tuple[Expr, ...], node: Expr, value: Expr) -> tuple[Expr, ...]:
+    """Replace one node of the DAG wherever it stands; nothing is simplified."""
+    visitor = _Substitution({})
+    visitor._memo[node] = value
     return tuple(visitor.visit(root) for root in roots)
