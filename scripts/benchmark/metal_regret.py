@@ -2,15 +2,8 @@
 
 Every legal candidate of the automatic family (spec section 6: up to 39 on 1024 threads) of every
 operator and shape is compiled with exactly that S and Q and run in the simulator. Its counted cost,
-dimensionless, is the weighted sum of
-
-    segments    device segments (128 bytes) touched by loads and stores, per program
-    barriers    threadgroup barriers that a threadgroup executes
-    collectives SIMD-group collectives of all SIMD groups, per program
-    arithmetic  operations of a thread, mean over the threads launched (address arithmetic too)
-    issued      the same, summed over the SIMD groups of a program
-    groups      threadgroups, per program
-
+dimensionless, is the weighted sum of the events that ``tvm_tilex.tune.sim_cost`` defines and
+weights.
 ``balanced`` of ``WEIGHTINGS`` is the stated cost. ``latency`` has a machine that is empty (what a
 thread does last decides), ``throughput`` one that is full (all that is issued decides); they show
 how much the answer depends on that. A pick is a hit if no candidate is cheaper; its regret is how
@@ -37,6 +30,7 @@ from rich.table import Table
 import tvm_tilex as tx
 from tvm_tilex import kernels
 from tvm_tilex.driver import _ARTIFACTS
+from tvm_tilex.tune.sim_cost import EVENTS, WEIGHTINGS, count_events, modelled_cost
 
 OPERATORS = ("row_sum", "minmax", "softmax", "layernorm", "residual_layernorm", "cross_entropy")
 # P x N: few and several programs, widths with and without a remainder
@@ -45,27 +39,6 @@ SHAPES = tuple(
     for rows in (3, 17)
     for columns in (33, 127, 257, 512, 1000, 1024, 1536, 2048, 3001, 4096)
 )
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Cost of one counted event, in operations of one thread."""
-
-    segments: float
-    barriers: float
-    collectives: float
-    arithmetic: float
-    issued: float
-    groups: float
-
-
-WEIGHTINGS = {
-    # A collective is about five exchange steps, a barrier waits for every SIMD group of the
-    # threadgroup, a segment occupies the memory pipe for a few operations' time.
-    "balanced": Weights(0.5, barriers=30, collectives=5, arithmetic=1, issued=0, groups=100),
-    "latency": Weights(0, barriers=30, collectives=0, arithmetic=1, issued=0, groups=0),
-    "throughput": Weights(0.5, barriers=30, collectives=5, arithmetic=0, issued=1, groups=100),
-}
 
 
 @dataclass(frozen=True)
@@ -85,9 +58,9 @@ class Counted:
     issued: float
     groups: float
 
-    def cost(self, weights: Weights) -> float:
-        """The counted cost under ``weights``."""
-        return sum(value * getattr(self, name) for name, value in asdict(weights).items())
+    def cost(self, weighting: str) -> float:
+        """The counted cost under a weighting of ``sim_cost``."""
+        return modelled_cost({name: getattr(self, name) for name in EVENTS}, weighting)
 
 
 def compile_exact(operator: str, rows: int, columns: int, **options: Any) -> Any:
@@ -116,24 +89,18 @@ def count(operator: str, rows: int, columns: int, policy: str) -> Iterator[Count
             cost_policy=policy,
         )
         assert artifact.plan.score == candidate.score
-        (counters,) = artifact.simulate(*(a.copy() for a in arguments))
-        segments = sum(t.load_segments + t.store_segments for t in counters.device.values())
+        launches = artifact.simulate(*(a.copy() for a in arguments))
         yield Counted(
             operator, rows, columns, subgroups, packed, candidate.score,
-            segments=segments / rows,
-            barriers=counters.barriers_per_threadgroup,
-            collectives=counters.collectives.total() / rows,
-            arithmetic=counters.arithmetic.total() / counters.threads,
-            issued=counters.arithmetic.total() / 32 / rows,
-            groups=counters.threadgroups / rows,
+            **count_events(launches, rows),
         )  # fmt: skip
 
 
-def judge(found: list[Counted], weights: Weights) -> tuple[Counted, Counted, float]:
+def judge(found: list[Counted], weighting: str) -> tuple[Counted, Counted, float]:
     """(the prior's pick, the cheapest, regret) of one operator and shape."""
     pick = min(found, key=lambda c: (c.score, c.subgroups))
-    best = min(found, key=lambda c: (c.cost(weights), c.subgroups))
-    return pick, best, pick.cost(weights) / best.cost(weights) - 1
+    best = min(found, key=lambda c: (c.cost(weighting), c.subgroups))
+    return pick, best, pick.cost(weighting) / best.cost(weighting) - 1
 
 
 def table(cases: dict[tuple[str, int, int], list[Counted]], name: str) -> Table:
@@ -153,7 +120,7 @@ def table(cases: dict[tuple[str, int, int], list[Counted]], name: str) -> Table:
         shown.add_column(heading, justify="left" if heading == "operator" else "right")
     grouped: dict[str, list[Any]] = defaultdict(list)
     for (operator, *_), found in cases.items():
-        grouped[operator].append(judge(found, WEIGHTINGS[name]))
+        grouped[operator].append(judge(found, name))
         grouped["all"].append(grouped[operator][-1])
     total = grouped.pop("all")
     for operator, judged in [*grouped.items(), ("all", total)]:

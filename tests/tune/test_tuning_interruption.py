@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from tvm_tilex.tune import Report, resume
+from tvm_tilex.tune import Report, resume, tune
 from tvm_tilex.tune.errors import ReportError
+from tvm_tilex.tune.ownership import owned
 
 THREADS = "32,64,96,128,160,192,224,256,288,320"
 
@@ -142,3 +143,24 @@ def test_a_write_that_fails_leaves_the_old_report(tmp_path, quick, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         report.write(path)
     assert path.read_bytes() == before
+
+
+def test_one_run_at_a_time_writes_a_report(tmp_path, quick):
+    """A killed one ends its hold: the interrupted runs above are resumed."""
+    from tvm_tilex.tune.job import SubjectSpec
+    from tvm_tilex.tune.session import new_report
+
+    settings = quick.settings("metal", "sim-cost", quick.space())
+    report = new_report(settings, [SubjectSpec("row_sum", ((3, 64),))])
+    report.write(tmp_path / "report.json")
+    before = (tmp_path / "report.json").read_bytes()
+    new = tmp_path / "new"
+    new.mkdir()
+    with owned(tmp_path), owned(new):
+        with pytest.raises(ReportError, match="another run is writing its report here"):
+            resume(tmp_path)
+        with pytest.raises(ReportError, match="another run is writing its report here"):
+            tune("row_sum", [(3, 64)], target="metal", space=settings.space, output=new)
+    assert (tmp_path / "report.json").read_bytes() == before
+    with owned(tmp_path):  # free again, and nothing is left behind
+        assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "report.json"]

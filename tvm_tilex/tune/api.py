@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tvm_tilex.tune.endpoint import LOCAL, Endpoint
 from tvm_tilex.tune.errors import ReportError
 from tvm_tilex.tune.job import DEFAULT_TIMING, SubjectSpec, Timing
 from tvm_tilex.tune.metric import default_metric
+from tvm_tilex.tune.ownership import owned
 from tvm_tilex.tune.progress import Progress
 from tvm_tilex.tune.report import Report, Settings
 from tvm_tilex.tune.search import DEFAULT_SEARCH
@@ -96,8 +98,9 @@ def tune(
     )
     subjects = [SubjectSpec(name, _shapes(s), dtype, dict(static or {})) for s in shapes]
     report = new_report(settings, subjects)
-    folder = new_folder(Path(output) if output is not None else default_output(name))
-    finished = run(report, folder / "report.json", progress)
+    folder = Path(output) if output is not None else default_output(name)
+    with new_folder(folder):
+        finished = run(report, folder / "report.json", progress)
     if database is not None:
         store(finished, database)
     return finished
@@ -117,9 +120,25 @@ def resume(
     Raises
     ------
     ReportError
-        If the report cannot be read, or kernels or versions are not what they were.
+        If the report cannot be read, another run is writing it, or kernels or versions are not
+        what they were.
     """
     path = path / "report.json" if path.is_dir() else path
+    Report.read(path)  # what is no report is named before a lock is
+    with owned(path.parent):
+        finished = _carry_on(path, endpoints, budget, limit, progress)
+    if database is not None:
+        store(finished, database)
+    return finished
+
+
+def _carry_on(
+    path: Path,
+    endpoints: Sequence[Endpoint] | None,
+    budget: int | None,
+    limit: float | None,
+    progress: Progress | None,
+) -> Report:
     old = Report.read(path)
     settings = dataclasses.replace(
         old.settings,
@@ -128,10 +147,7 @@ def resume(
         limit=limit or old.settings.limit,
     )
     wanted = new_report(settings, [section.subject for section in old.sections])
-    finished = run(resumed(old, wanted), path, progress)
-    if database is not None:
-        store(finished, database)
-    return finished
+    return run(resumed(old, wanted), path, progress)
 
 
 def absolute_name(name: str) -> str:
@@ -140,22 +156,23 @@ def absolute_name(name: str) -> str:
     return f"{Path(path).resolve()}:{attribute}" if path else name
 
 
-def new_folder(path: Path) -> Path:
-    """Create an output folder.
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Create an output folder and keep other runs out of it.
 
     Raises
     ------
     ReportError
-        If it exists and is not empty: no report is ever overwritten.
+        If it exists and is not empty: no report is ever overwritten. If another run is using it.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        occupied = any(path.iterdir())
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from None
-    if occupied:
-        raise ReportError(f"{path}: not empty; name a new folder, or resume the run in it")
-    return path
+    with owned(path):
+        if any(path.iterdir()):
+            raise ReportError(f"{path}: not empty; name a new folder, or resume the run in it")
+        yield
 
 
 def default_output(name: str) -> Path:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,9 @@ def _events(launch: Callable[[], Any], timing: tune.Timing) -> Measurement:
     return from_samples("gpu", "seconds", samples, 20, how)
 
 
-def run_native(runner: str, entry: KernelEntry, section: Section, seed: int) -> dict[str, Any]:
+def run_native(
+    runner: Path, entry: KernelEntry, section: Section, seed: int, limit: float
+) -> dict[str, Any]:
     """The winner in the C++ runner on .npy files, judged against the same oracle."""
     assert section.winner is not None
     subject = section.subject.subject()
@@ -121,31 +123,44 @@ def run_native(runner: str, entry: KernelEntry, section: Section, seed: int) -> 
         written = {}
         for position, array in enumerate(before):
             path = Path(folder, f"{position}.npy")
-            np.save(path, array)
+            np.save(path, array.view(np.uint16) if _is_bfloat16(array) else array)
             if position not in entry.outputs:
                 words += ["--input", str(path)]
                 continue
             written[position] = Path(folder, f"out{position}.npy")
             words += ["--output-like", str(path), "--write", str(written[position])]
         begin = time.perf_counter()
-        done = subprocess.run([runner, *words], capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                [str(runner.resolve()), *words], capture_output=True, text=True, timeout=limit
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return {"right": False, "reason": str(error)}
         seconds = time.perf_counter() - begin
         if done.returncode:
-            return {"right": False, "reason": (done.stderr or done.stdout).strip()}
-        after = [np.load(written[i]) if i in written else a for i, a in enumerate(before)]
-    right = all(comparison.within for comparison in entry.check(after))
-    return {"right": right, "process_seconds": seconds, "how": "one cold call and loading"}
+            reason = (done.stderr or done.stdout).strip()
+            return {"right": False, "reason": reason or f"exit code {done.returncode}"}
+        after = [
+            np.load(written[i]).view(a.dtype) if i in written else a for i, a in enumerate(before)
+        ]
+    if not all(comparison.within for comparison in entry.check(after)):
+        return {"right": False, "reason": "not the oracle's result"}
+    return {"right": True, "process_seconds": seconds, "how": "one cold call and loading"}
+
+
+def _is_bfloat16(array: np.ndarray) -> bool:
+    return array.dtype.name == "bfloat16"
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
+    if _is_bfloat16(array):
         return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array.copy())
 
 
 def _array(tensor: torch.Tensor, like: np.ndarray) -> np.ndarray:
     moved = tensor.cpu()
-    if like.dtype.name == "bfloat16":
+    if _is_bfloat16(like):
         return moved.view(torch.uint16).numpy().view(like.dtype)
     return moved.numpy()
 
@@ -166,7 +181,11 @@ def _names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
 @click.option("--shape", "shapes", type=Shape(), multiple=True, help="PxN; two by default.")
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--seed", default=0, show_default=True)
-@click.option("--native", type=click.Path(exists=True), help="The C++ runner, tilex_run.")
+@click.option(
+    "--native",
+    type=click.Path(exists=True, dir_okay=False, executable=True, path_type=Path),
+    help="The C++ runner, tilex_run: runs the winners of the llvm backend.",
+)
 @search_options
 @space_options
 def main(
@@ -176,10 +195,12 @@ def main(
     shapes: tuple[tuple[int, ...], ...],
     dtype: str,
     seed: int,
-    native: str | None,
+    native: Path | None,
     **given: Any,
 ) -> None:
     """Tune OPERATIONS on BACKENDS and compare with torch."""
+    if native is not None and "llvm" not in backends:
+        raise click.UsageError("--native runs winners of the llvm backend, and it is not asked for")
     for name in ("rpc_servers", "rpc_tracker", "rpc_key"):
         given.pop(name)
     limit, metric = given.pop("time_limit"), given.pop("tuning_metric")
@@ -196,59 +217,57 @@ def main(
         bound = given["trials"] if given["search"] == "optuna" else None
         require_budget(space, count, given["budget"], trials=bound)
         runs.append((backend, space, chosen))
-    new_folder(output)
-    rows = []
-    for backend, space, chosen in runs:
-        for operation in operations:
-            with LiveTable(chosen) as progress:
-                report = tune.tune(
-                    operation,
-                    list(shapes),
-                    dtype=dtype,
-                    target=backend,
-                    space=space,
-                    metric=chosen,
-                    timing=timing,
-                    limit=limit,
-                    seed=seed,
-                    output=output / backend / operation,
-                    progress=progress,
-                    **given,
-                )
-            entry = kernels.catalog()[operation]
-            for section in report.sections:
-                rows.append(_row(entry, section, backend, chosen, seed, timing, native))
-                print(_line(rows[-1]), flush=True)
-            text = json.dumps({"torch": torch.__version__, "rows": rows}, indent=1)
-            (output / "results.json").write_text(text)
+    rows: list[dict[str, Any]] = []
+    with new_folder(output):
+        for backend, space, chosen in runs:
+            for operation in operations:
+                with LiveTable(chosen) as progress:
+                    report = tune.tune(
+                        operation,
+                        list(shapes),
+                        dtype=dtype,
+                        target=backend,
+                        space=space,
+                        metric=chosen,
+                        timing=timing,
+                        limit=limit,
+                        seed=seed,
+                        output=output / backend / operation,
+                        progress=progress,
+                        **given,
+                    )
+                for row in _rows(report, operation, backend, native):
+                    rows.append(row)
+                    print(_line(row), flush=True)
+                text = json.dumps({"torch": torch.__version__, "rows": rows}, indent=1)
+                (output / "results.json").write_text(text)
     if not all(row["winner"] for row in rows):
         raise click.ClickException("some shapes have no winner")
+    if not all(row.get("native", {"right": True})["right"] for row in rows):
+        raise click.ClickException("the C++ runner was not right: see results.json")
 
 
-def _row(
-    entry: KernelEntry,
-    section: Section,
-    backend: str,
-    metric: str,
-    seed: int,
-    timing: tune.Timing,
-    native: str | None,
-) -> dict[str, Any]:
-    winner = section.winner
-    row: dict[str, Any] = {
-        "operation": entry.name,
-        "shape": section.subject.shapes[0],
-        "dtype": section.subject.dtype,
-        "backend": backend,
-        "metric": metric,
-        "ended": section.ended,
-        "winner": winner.trial.to_dict() if winner else None,
-        "default": winner.default.to_dict() if winner else None,
-        "torch": time_torch(entry, section, seed, backend, timing),
-    }
-    if native is not None and winner is not None and backend == "llvm":
-        row["native"] = run_native(native, entry, section, seed)
-    return row
+def _rows(
+    report: tune.Report, operation: str, backend: str, native: Path | None
+) -> Iterator[dict[str, Any]]:
+    """Each shape's published measurement beside torch's and, on llvm, the C++ runner's check."""
+    entry, settings = kernels.catalog()[operation], report.settings
+    for section in report.sections:
+        winner = section.winner
+        row: dict[str, Any] = {
+            "operation": entry.name,
+            "shape": section.subject.shapes[0],
+            "dtype": section.subject.dtype,
+            "backend": backend,
+            "metric": settings.metric,
+            "ended": section.ended,
+            "winner": winner.trial.to_dict() if winner else None,
+            "default": winner.default.to_dict() if winner else None,
+            "torch": time_torch(entry, section, settings.seed, backend, settings.timing),
+        }
+        if native is not None and winner is not None and backend == "llvm":
+            row["native"] = run_native(native, entry, section, settings.seed, settings.limit)
+        yield row
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -275,7 +294,8 @@ def _line(row: dict[str, Any]) -> str:
     elif not row["torch"]["right"]:
         parts.append("torch is outside the tolerance")
     if "native" in row:
-        parts.append(f"native: {'right' if row['native']['right'] else 'WRONG'}")
+        native = row["native"]
+        parts.append("native: right" if native["right"] else f"native: {native.get('reason')}")
     return "; ".join(parts)
 
 
