@@ -25,6 +25,33 @@ def test_run_shows_the_kernel_and_its_metal_source(tilex):
     assert result.out.count("kernel void softmax_kernel") == 1
 
 
+@pytest.mark.parametrize(
+    ("kernel", "shape", "at", "target"),
+    [
+        ("softmax", "Px40", "7x40", "llvm"),
+        ("softmax", "PxN=1..300", "2x33", "metal"),
+        ("cross_entropy", "rowsx40", "0x40", "llvm"),
+    ],
+)
+def test_run_of_dynamic_extents(tilex, kernel, shape, at, target):
+    words = ("--shape", shape, "--at", at, "--target", target, "--no-source")
+    result = tilex("run", kernel, *words)
+    assert result.code == 0 and f"{kernel} {at} " in result.out and ": right" in result.out
+
+
+def test_explain_shows_the_plan_of_every_class(tilex):
+    words = ("explain", "softmax", "--shape", "PxN=1..600", "--target", "metal")
+    shown = tilex(*words)
+    assert shown.code == 0
+    for span in ("1..256", "257..512", "513..600"):
+        assert f"N in {span}" in shown.out
+    classes = json.loads(tilex(*words, "--json").out)["classes"]
+    assert [c["ranges"]["N"] for c in classes] == [[1, 256], [257, 512], [513, 600]]
+    assert all(c["plan"] for c in classes)
+    (one,) = json.loads(tilex("explain", "softmax", "--shape", "Px40", "--json").out)["classes"]
+    assert one["ranges"] == {"P": [1, 2**31 - 1]}  # no rows are no launch
+
+
 def test_run_in_the_simulator_says_so(tilex):
     result = tilex("run", "row_max", "--shape", "3x40", "--target", "metal", "--no-source")
     assert result.code == 0 and "on metal (simulator)" in result.out
@@ -149,6 +176,12 @@ USAGE = [
     (("run", "softmax", "--shape", "-3x4"), "write extents as 3x4096"),
     (("run", "softmax", "--shape", ""), "write extents as 3x4096"),
     (("run", "softmax", "--shape", "3x4x5"), "one --shape of two extents"),
+    (("run", "softmax", "--shape", "Px4"), "the extent P is dynamic; give the call's extents"),
+    (("run", "softmax", "--shape", "Px4", "--at", "Px4"), "write extents as 3x4096"),
+    (("run", "softmax", "--shape", "P4..x4"), "3x4096, Px4096 or PxN=1..300"),
+    (("run", "softmax", "--shape", "PxN=9..3"), "--shape PxN=9..3"),
+    (("bench", "softmax", "--shape", "Px4"), "the extent P is dynamic; bench times fixed"),
+    (("tune", "softmax", "--shape", "Px4"), "write extents as 3x4096"),
     (("run", "softmax", "--shape", "3x4", "--shape", "3x4"), "one --shape of two extents"),
     (("run", "softmax"), "--shape"),
     (("run",), "KERNEL"),
@@ -176,6 +209,8 @@ def test_a_file_without_that_kernel(tilex, file, name):
 
 
 REFUSED = [
+    (("run", "softmax", "--shape", "PxN=1..8", "--at", "2x9"), "N is 9, the kernel was compiled"),
+    (("run", "softmax", "--shape", "PxN", "--at", "2x9"), "max="),
     (("run", "softmax", "--shape", "3x0"), "N >= 1"),
     (("run", "softmax", "--shape", "3x99999999999999999999"), "2**63 bytes"),
     (("run", "softmax", "--shape", "3x40", "--threads-per-group", "48", "--target", "metal"),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tvm_tilex import kernels
 from tvm_tilex.errors import ArgumentError
+from tvm_tilex.ir.index import Extent
 from tvm_tilex.ir.program import Program, ViewAccess
 from tvm_tilex.ir.types import dtype_of, numpy_dtype
 from tvm_tilex.kernels.registry import KernelEntry
@@ -38,13 +39,15 @@ class SubjectError(ArgumentError):
 class Subject:
     """A kernel with its argument types. ``entry`` is set for kernels of the library.
 
+    Dynamic extents in ``shapes`` have no arguments: those are of a subject with fixed ones.
+
     ``static`` are values of compile-time constants that differ from their defaults.
     """
 
     name: str
     kernel: TileKernel
     specs: tuple[TensorSpec, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[Extent, ...], ...]
     dtype: str
     entry: KernelEntry | None
     static: Mapping[str, Any] = field(default_factory=dict)
@@ -154,7 +157,7 @@ def _from_file(path: Path, attribute: str) -> TileKernel:
 
 def make_subject(
     name: str,
-    shapes: Sequence[tuple[int, ...]],
+    shapes: Sequence[tuple[Extent, ...]],
     dtype: str,
     static: Mapping[str, Any] | None = None,
 ) -> Subject:

@@ -15,7 +15,7 @@ from tvm_tilex.ir import ViewAccess
 from tvm_tilex.tools.bench_timing import Bench, Timing, bench_for
 from tvm_tilex.tools.options import compile_options, kernel_options
 from tvm_tilex.tools.report import describe_plan
-from tvm_tilex.tools.subjects import Subject, make_subject
+from tvm_tilex.tools.subjects import Subject, make_subject, require_fixed
 from tvm_tilex.transform.options import CompileOptions
 
 __all__ = ["bench"]
@@ -59,6 +59,7 @@ def bench(
     A library kernel takes several --shape, one a row. Useful bytes are every input read once and
     every output written once; arguments rotate, so that none is found in the cache.
     """
+    require_fixed(shapes, "bench times fixed extents")
     options = compile_options(**choices)
     subjects = [make_subject(kernel, given, dtype) for given in _split(kernel, shapes)]
     clock = bench_for(target)

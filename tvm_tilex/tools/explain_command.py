@@ -17,6 +17,7 @@ from tvm_tilex.tools.report import (
     access_lines,
     admission_lines,
     candidate_lines,
+    class_lines,
     describe_plan,
     heading,
 )
@@ -47,7 +48,7 @@ def explain(
         "reference TIRx": artifact.tirx.script().rstrip(),
         "admission": "\n".join(admission_lines(artifact)),
         "candidates": "\n".join(candidate_lines(artifact)),
-        "plan": describe_plan(artifact),
+        "plan": "\n".join((describe_plan(artifact), *class_lines(artifact))),
         "scheduled TIRx": artifact.scheduled.script().rstrip(),
         f"{target} source": artifact.source.strip(),
     }
@@ -69,6 +70,13 @@ def _facts(artifact: Artifact, stages: dict[str, str]) -> dict[str, Any]:
         "proof": None if artifact.proof is None else dataclasses.asdict(artifact.proof),
         "plan": None if artifact.plan is None else dataclasses.asdict(artifact.plan),
         "group_plans": [dataclasses.asdict(plan) for plan in artifact.group_plans],
+        "classes": [
+            {
+                "ranges": {d.name: [d.minimum, d.maximum] for d in variant.dimensions},
+                "plan": None if variant.plan is None else dataclasses.asdict(variant.plan),
+            }
+            for variant in artifact.variants
+        ],
         "fallback": artifact.fallback,
         "launches": [
             dataclasses.asdict(launch)

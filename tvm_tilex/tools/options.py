@@ -69,10 +69,11 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--shape",
             "shapes",
-            type=Shape(),
+            type=Shape(dynamic=True),
             multiple=True,
             required=True,
-            help="Extents such as 3x4096; once for a library kernel, else once a view.",
+            help="Extents such as 3x4096; once for a library kernel, else once a view. "
+            "Px4096 leaves P to the call, PxN=1..300 bounds N.",
         ),
         click.argument("kernel"),
     ):

@@ -13,7 +13,14 @@ from tvm_tilex.ir.print import format_statement
 from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.runtime.artifact import Artifact
 
-__all__ = ["access_lines", "admission_lines", "candidate_lines", "describe_plan", "heading"]
+__all__ = [
+    "access_lines",
+    "admission_lines",
+    "candidate_lines",
+    "class_lines",
+    "describe_plan",
+    "heading",
+]
 
 
 def heading(title: str) -> None:
@@ -32,6 +39,18 @@ def describe_plan(artifact: Artifact) -> str:
     who = "over the processor's cores" if artifact.kind == "llvm" else "one thread each"
     why = f" ({artifact.fallback})" if artifact.fallback else ""
     return f"reference map{why}, {programs} programs {who}; {kept}"
+
+
+def class_lines(artifact: Artifact) -> Iterator[str]:
+    """The plan of each class of dynamic extents; nothing where there is one class."""
+    if len(artifact.variants) == 1:
+        return
+    yield "that is for the greatest extents; by class:"
+    width = max(len(variant.ranges) for variant in artifact.variants)
+    for variant in artifact.variants:
+        plan = f"reference map ({variant.refusal})" if variant.refusal else "reference map"
+        plan = plan if variant.plan is None else variant.plan.describe()
+        yield f"  {variant.ranges:<{width}}  {plan}"
 
 
 def _programs(program: Program) -> str:

@@ -16,7 +16,7 @@ from tvm_tilex.driver import Artifact, compile
 from tvm_tilex.kernels.tolerances import Comparison
 from tvm_tilex.tools.options import compile_options, kernel_options
 from tvm_tilex.tools.report import describe_plan, heading
-from tvm_tilex.tools.subjects import Subject, make_subject
+from tvm_tilex.tools.subjects import Shape, Subject, make_subject, require_fixed
 
 __all__ = ["run"]
 
@@ -26,6 +26,13 @@ _TIMED_CALLS = 50
 
 @click.command()
 @kernel_options
+@click.option(
+    "--at",
+    "sizes",
+    type=Shape(),
+    multiple=True,
+    help="Extents of the call where --shape has dynamic ones, in the same form.",
+)
 @click.option("--no-source", is_flag=True, help="Leave out the kernel's text and Metal source.")
 def run(
     kernel: str,
@@ -35,13 +42,17 @@ def run(
     seed: int,
     as_json: bool,
     no_source: bool,
+    sizes: tuple[tuple[int, ...], ...],
     **choices: Any,
 ) -> int:
     """Compile KERNEL (a library name or FILE.py:NAME), run it and check it against FP64."""
-    subject = make_subject(kernel, shapes, dtype)
+    compiled_for = make_subject(kernel, shapes, dtype)
+    if not sizes:
+        require_fixed(shapes, "give the call's extents, such as --at 3x40")
+    subject = make_subject(kernel, sizes, dtype) if sizes else compiled_for
     started = time.perf_counter()
     options = compile_options(**choices)
-    artifact = compile(subject.kernel, *subject.specs, target=target, options=options)
+    artifact = compile(subject.kernel, *compiled_for.specs, target=target, options=options)
     compiled = time.perf_counter() - started
     before = subject.arguments(seed)
     after = tuple(array.copy() for array in before)
@@ -66,7 +77,7 @@ def run(
         metal = (
             artifact
             if artifact.kind == "metal"
-            else compile(subject.kernel, *subject.specs, target="metal")
+            else compile(subject.kernel, *compiled_for.specs, target="metal")
         )
         click.echo(metal.source.strip())
     return 0 if right else 1
