@@ -52,7 +52,7 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.block, self.head = Block(), nn.Linear(32, 11)
+        self.block, self.head = Block(), nn.Linear(32, 17)
         self.loss = nn.CrossEntropyLoss(ignore_index=3)
 
     def forward(self, x, y):
@@ -61,7 +61,7 @@ class Model(nn.Module):
 
 def batch():
     torch.manual_seed(0)
-    return torch.randn(2, 6, 32), torch.randint(0, 11, (2, 6))
+    return torch.randn(2, 17, 32), torch.randint(0, 17, (2, 17))
 
 
 def gradients_of(model, *arguments):
@@ -200,7 +200,7 @@ class TheirRMSNorm(nn.Module):
 
 
 def test_a_class_that_the_caller_vouches_for(launched):
-    model, x = nn.Sequential(TheirRMSNorm(8), LlamaRMSNorm()), torch.randn(3, 8)
+    model, x = nn.Sequential(TheirRMSNorm(17), LlamaRMSNorm()), torch.randn(3, 17)
     wanted = model(x)
     report = tx.torch.patch_model(model, rms_norms=[TheirRMSNorm])
     assert str(report).startswith("0: TheirRMSNorm -> rmsnorm\n1: LlamaRMSNorm left")
@@ -219,7 +219,7 @@ def test_a_class_that_the_caller_vouches_for(launched):
 
 
 def test_a_vouched_class_is_held_to_what_the_kernel_reads():
-    wide, replaced, bare = TheirRMSNorm(8).double(), TheirRMSNorm(8), TheirRMSNorm(8)
+    wide, replaced, bare = TheirRMSNorm(17).double(), TheirRMSNorm(17), TheirRMSNorm(17)
     replaced.forward = lambda x: x
     del bare.variance_epsilon
     model = nn.Sequential(LlamaRMSNorm(), bare, wide, replaced)
@@ -257,11 +257,11 @@ def test_one_module_is_a_model_too():
 
 
 def test_hooks_and_pickling_survive():
-    norm, seen = nn.LayerNorm(4), []
+    norm, seen = nn.LayerNorm(17), []
     norm.register_forward_hook(lambda *_: seen.append(1))
     with tx.torch.patch_model(norm):
-        norm(torch.randn(2, 4))
-        other = nn.LayerNorm(4)
+        norm(torch.randn(2, 17))
+        other = nn.LayerNorm(17)
         tx.torch.patch_model(other)
         assert type(pickle.loads(pickle.dumps(other))) is modules.LayerNorm
     assert seen == [1]
@@ -270,13 +270,13 @@ def test_hooks_and_pickling_survive():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: nn.LayerNorm(6),
-        lambda: nn.LayerNorm(6, bias=False),
-        lambda: nn.LayerNorm(6, elementwise_affine=False, eps=0.1),
-        lambda: nn.LayerNorm((5, 6)),
-        lambda: nn.RMSNorm(6),
-        lambda: nn.RMSNorm((5, 6), eps=1e-3),
-        lambda: nn.RMSNorm(6, elementwise_affine=False),
+        lambda: nn.LayerNorm(17),
+        lambda: nn.LayerNorm(17, bias=False),
+        lambda: nn.LayerNorm(17, elementwise_affine=False, eps=0.1),
+        lambda: nn.LayerNorm((5, 17)),
+        lambda: nn.RMSNorm(17),
+        lambda: nn.RMSNorm((5, 17), eps=1e-3),
+        lambda: nn.RMSNorm(17, elementwise_affine=False),
         lambda: nn.Softmax(2),
         lambda: nn.LogSoftmax(-1),
     ],
@@ -287,7 +287,7 @@ def test_variants_of_a_module(make, dtype, launched):
     module = make().to(dtype)
     for parameter in module.parameters():
         nn.init.normal_(parameter)
-    x = torch.randn(3, 5, 6).to(dtype).requires_grad_()
+    x = torch.randn(3, 5, 17).to(dtype).requires_grad_()
     wanted = module(x)
     (expected,) = torch.autograd.grad(wanted.float().square().sum(), x)
     tx.torch.patch_model(module)
@@ -304,8 +304,8 @@ def test_variants_of_a_module(make, dtype, launched):
 @pytest.mark.parametrize(
     ("module", "x"),
     [
-        (nn.LayerNorm(6), torch.randn(5, 6).double()),
-        (nn.Softmax(0), torch.randn(5, 6)),
+        (nn.LayerNorm(17), torch.randn(5, 17).double()),
+        (nn.Softmax(0), torch.randn(5, 17)),
         (nn.Softmax(-1), torch.randn(5, 0)),
         (nn.LogSoftmax(1), torch.randn(5, 6, 7)),
     ],
@@ -321,10 +321,10 @@ def test_what_no_kernel_takes_runs_torch(module, x, launched):
 
 
 def test_autocast_is_left_to_torch(launched):
-    norm = nn.LayerNorm(6)
+    norm = nn.LayerNorm(17)
     tx.torch.patch_model(norm)
     with torch.autocast("cpu", torch.bfloat16):
-        norm(torch.randn(2, 6))
+        norm(torch.randn(2, 17))
     assert not launched
 
 
@@ -334,7 +334,7 @@ def test_autocast_is_left_to_torch(launched):
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("ignore_index", [-100, 2])
 def test_cross_entropy_options(reduction, ignore_index, launched):
-    x = torch.randn(7, 5, requires_grad=True)
+    x = torch.randn(7, 17, requires_grad=True)
     y = torch.tensor([0, 1, 2, 3, 4, 2, 2])
     module = nn.CrossEntropyLoss(reduction=reduction, ignore_index=ignore_index)
     wanted = module(x, y)
@@ -351,13 +351,13 @@ def test_cross_entropy_options(reduction, ignore_index, launched):
 def test_every_label_ignored_is_nan_as_in_torch():
     module = nn.CrossEntropyLoss()
     tx.torch.patch_model(module)
-    assert module(torch.randn(2, 3), torch.tensor([-100, -100])).isnan()
+    assert module(torch.randn(2, 17), torch.tensor([-100, -100])).isnan()
 
 
 def test_a_label_that_is_no_class_gives_nan():
     module = nn.CrossEntropyLoss(reduction="none")
     tx.torch.patch_model(module)
-    assert module(torch.randn(3, 3), torch.tensor([0, 3, -1])).isnan().tolist() == [
+    assert module(torch.randn(3, 17), torch.tensor([0, 17, -1])).isnan().tolist() == [
         False,
         True,
         True,
@@ -388,12 +388,12 @@ class Calls(nn.Module):
     def forward(self, x, y):
         a = F.softmax(x, dim=-1) + torch.softmax(x, -1) + x.softmax(1)
         b = F.log_softmax(x, -1) + x.log_softmax(-1) + F.softmax(x, 0)
-        c = F.layer_norm(x, (5,)) + F.rms_norm(x, (5,))
+        c = F.layer_norm(x, (17,)) + F.rms_norm(x, (17,))
         return a + b + c + F.cross_entropy(x, y)
 
 
 def test_use_kernels_covers_functions_and_methods(launched):
-    x, y = torch.randn(4, 5, requires_grad=True), torch.tensor([0, 1, 2, 3])
+    x, y = torch.randn(4, 17, requires_grad=True), torch.tensor([0, 1, 2, 3])
     model = Calls()
     wanted = model(x, y)
     with tx.torch.use_kernels() as calls:
@@ -412,7 +412,7 @@ def test_use_kernels_covers_functions_and_methods(launched):
 
 
 def test_use_kernels_with_a_type():
-    x = torch.randn(3, 5, dtype=torch.bfloat16)
+    x = torch.randn(3, 17, dtype=torch.bfloat16)
     with tx.torch.use_kernels() as calls:
         assert F.softmax(x, -1, dtype=torch.float32).dtype == torch.float32
         assert x.softmax(-1, torch.float64).dtype == torch.float64
@@ -439,7 +439,7 @@ def test_a_call_that_torch_refuses_is_refused_by_torch(call, message, launched):
 
 def test_use_kernels_around_a_compiled_model():
     torch._dynamo.reset()
-    x, y = torch.randn(4, 5), torch.tensor([0, 1, 2, 3])
+    x, y = torch.randn(4, 17), torch.tensor([0, 1, 2, 3])
     with tx.torch.use_kernels():
         compiled = torch.compile(Calls(), fullgraph=True, backend="aot_eager")
         found = compiled(x, y)
