@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,62 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     """Call with (text, file name): equal to the stored text, or stored with --update-golden."""
     folder = request.path.parent / "golden" / request.path.stem
     return Golden(folder, request.config.getoption("--update-golden"))
+
+
+class WarmWorkers:
+    """Keeps the processes that loaded TVM for the next tuning run of this session.
+
+    Jobs run in copies of them as ever, and each run begins with a new copy; only the seconds that
+    loading takes are shared. Those that a run started itself end with it.
+    """
+
+    STATE = ("_process", "_answers", "_log", "_said", "_worker", "_used")
+
+    def __init__(self) -> None:
+        self._started: set[int] = set()
+        self._idle: list[dict[str, Any]] = []
+
+    def begin(self, pool: Any) -> None:
+        for worker in pool._workers.values():
+            if self._idle:
+                vars(worker).update(self._idle.pop())
+            else:  # by this thread, since a process ends with the thread that started it
+                self._started.add(worker._started().pid)
+
+    def end(self, pool: Any) -> None:
+        for endpoint, worker in pool._workers.items():
+            process = worker._process
+            if endpoint in pool._busy or process is None or process.pid not in self._started:
+                continue
+            worker._renew()
+            if worker._process is process:
+                self._idle.append({name: vars(worker)[name] for name in self.STATE})
+                worker._process = None
+
+    def close(self, worker: Any) -> None:
+        for state in self._idle:
+            vars(worker).update(state)
+            worker.close()
+
+
+@pytest.fixture(scope="session")
+def warm_workers() -> Iterator[None]:
+    """Tuning runs of this process share loaded worker processes."""
+    from tvm_tilex.tune.pool import Pool
+    from tvm_tilex.tune.process import Worker
+
+    warm, begin, end = WarmWorkers(), Pool.__init__, Pool.close
+
+    def begin_warm(pool: Any, endpoints: Any) -> None:
+        begin(pool, endpoints)
+        warm.begin(pool)
+
+    def end_warm(pool: Any) -> None:
+        warm.end(pool)
+        end(pool)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pool, "__init__", begin_warm)
+        patch.setattr(Pool, "close", end_warm)
+        yield
+    warm.close(Worker())

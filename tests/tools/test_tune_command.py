@@ -15,6 +15,7 @@ from tvm_tilex.tune.report import Winner
 from tvm_tilex.tune.session import new_report
 
 RUN = Path(__file__).parents[2] / "scripts" / "benchmark" / "tile_torch" / "run.py"
+pytestmark = pytest.mark.usefixtures("warm_workers")
 QUICK = ("--samples", 2, "--sample-ms", 1, "--warmup-ms", 1)
 
 

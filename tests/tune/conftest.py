@@ -1,11 +1,13 @@
 """Quick settings, and kernels in a file whose candidates hang, crash or are refused."""
 
+import contextlib
 import dataclasses
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 import types
 
 import pytest
@@ -15,6 +17,11 @@ from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.tune import Dimension, Settings, Space, Timing
 
 QUICK = Timing(samples=2, sample_ms=0.2, warmup_ms=0.1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm(warm_workers):
+    """Every run of these tests takes a loaded worker process."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +51,7 @@ KERNELS = '''
 import os
 import signal
 import time
+from pathlib import Path
 
 import tvm_tilex as tx
 from tvm_tilex.plan import register_cost_policy
@@ -69,9 +77,10 @@ for policy in (crash, hang, defect):
 
 @tx.tile_kernel
 def normalized(x: tx.TensorView["float32", 2], out: tx.TensorView["float32", 2, "out"]):
-    """A row over its sum. Notes every capture where the environment says so."""
-    if "CAPTURES" in os.environ:
-        with open(os.environ["CAPTURES"], "a") as file:
+    """A row over its sum. Notes every capture in the file beside this one, if there is one."""
+    notes = Path(__file__).with_name("captures")
+    if notes.exists():
+        with notes.open("a") as file:
             file.write(f"{os.getpid()}\\n")
     rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
     for nest in tx.parallel(tx.shape(rows)):
@@ -88,62 +97,78 @@ def kernel_file(tmp_path_factory):
     return path
 
 
-# A server ends with the process that started it, also when that one is killed.
-STAY = """
-parent = os.getppid()
-print("ready", flush=True)
-while os.getppid() == parent:
-    time.sleep(0.5)
-os._exit(0)
-"""
-SERVER = """
-import os, sys, time
+# Loads TVM once and becomes a server or a tracker by copies, each in a process group of its own
+# that ends with this process, also when that one is killed.
+FARM = """
+import os, signal, sys, time
 from tvm.rpc.server import _popen_start_rpc_server
-port, tracker = int(sys.argv[1]), int(sys.argv[2])
-address = ("127.0.0.1", tracker) if tracker else None
-_popen_start_rpc_server(
-    "127.0.0.1", port, port + 1, tracker_addr=address, key=sys.argv[3], silent=True,
-    custom_addr="127.0.0.1",
-)
-"""
-TRACKER = """
-import os, sys, time
 from tvm.rpc.tracker import _popen_start_tracker_server
-port = int(sys.argv[1])
-_popen_start_tracker_server("127.0.0.1", port, port + 1, silent=True)
+
+def serve(port, tracker="0", key=""):
+    address = ("127.0.0.1", int(tracker)) if int(tracker) else None
+    _popen_start_rpc_server(
+        "127.0.0.1", port, port + 1, tracker_addr=address, key=key, silent=True,
+        custom_addr="127.0.0.1",
+    )
+
+def track(port):
+    _popen_start_tracker_server("127.0.0.1", port, port + 1, silent=True)
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead leave at once
+for line in sys.stdin:
+    what, port, *arguments = line.rstrip("\\n").split(" ")
+    parent = os.getpid()
+    if os.fork():
+        continue
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    {"server": serve, "tracker": track}[what](int(port), *arguments)
+    print(os.getpid(), flush=True)
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)
 """
 
 
 class Loopback:
-    """TVM's own RPC servers and trackers, each in a process group of its own."""
+    """TVM's own RPC servers and trackers."""
 
-    def __init__(self):
+    def __init__(self, farm):
+        self.farm = farm
         self.started = {}
 
-    def _start(self, script, port, *arguments):
-        command = [sys.executable, "-c", script + STAY, str(port), *map(str, arguments)]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        self.started[port] = process
-        assert process.stdout.readline() == "ready\n"
+    def _start(self, what, *arguments):
+        port = free_port()
+        self.farm.stdin.write(" ".join(map(str, (what, port, *arguments))) + "\n")
+        self.farm.stdin.flush()
+        self.started[port] = int(self.farm.stdout.readline())
         return port
 
     def server(self, tracker=0, key=""):
-        return self._start(SERVER, free_port(), tracker, key)
+        return self._start("server", tracker, key)
 
     def tracker(self):
-        return self._start(TRACKER, free_port())
+        return self._start("tracker")
 
     def kill(self, port):
         process = self.started.pop(port)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        os.killpg(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            while os.kill(process, 0) is None:
+                time.sleep(0.01)
 
     def close(self):
         for port in list(self.started):
             self.kill(port)
+
+
+@pytest.fixture(scope="session")
+def farm():
+    process = subprocess.Popen(
+        [sys.executable, "-c", FARM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    yield process
+    process.communicate(timeout=60)
 
 
 def free_port():
@@ -153,7 +178,7 @@ def free_port():
 
 
 @pytest.fixture
-def loopback():
-    servers = Loopback()
+def loopback(farm):
+    servers = Loopback(farm)
     yield servers
     servers.close()

@@ -240,41 +240,38 @@ def test_an_unwritable_place_is_an_error_by_name(tmp_path):
 
 # Several processes.
 
-WRITER = """
-import dataclasses, sys
+WRITERS = """
+import dataclasses, os, sys
 from tvm_tilex.tune.database import Database
 from tvm_tilex.tune.entry import Entry
+path, count, *names = sys.argv[1:]
 one = Entry.from_json(sys.stdin.readline())
-print("ready", flush=True)
-sys.stdin.readline()
-for n in range(int(sys.argv[3])):
-    Database(sys.argv[1]).put([dataclasses.replace(one, created=f"{sys.argv[2]} {n}")])
+gate, opened = os.pipe()
+writers = []
+for name in names:
+    writers.append(os.fork())
+    if writers[-1] == 0:
+        os.close(opened)
+        os.read(gate, 1)  # returns to all when the last of the others closes it
+        for n in range(int(count)):
+            Database(path).put([dataclasses.replace(one, created=f"{name} {n}")])
+        os._exit(0)
+os.close(opened)
+assert [os.waitpid(writer, 0)[1] for writer in writers] == [0] * len(names)
 """
 
 
 def test_concurrent_writers_lose_nothing(tmp_path, strict):
     """Two processes begin together with a file that does not exist yet."""
     path, count = tmp_path / "shared.sqlite", 40
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), name, str(count)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in ("first", "second")
-    ]
-    for writer in writers:
-        writer.stdin.write(entry().to_json() + "\n")
-        writer.stdin.flush()
-    for writer in writers:
-        assert writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-    for writer in writers:
-        writer.communicate(timeout=60)
-        assert writer.returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-c", WRITERS, str(path), str(count), "first", "second"],
+        input=entry().to_json() + "\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
     stored = [e.created for e in Database(path).entries()]
     assert sorted(stored) == sorted(f"{w} {n}" for w in ("first", "second") for n in range(count))
     for name in ("first", "second"):  # each in its own order

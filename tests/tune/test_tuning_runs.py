@@ -32,26 +32,27 @@ class Events(Progress):
 def run(tmp_path_factory, kernel_file):
     """Two shapes of a kernel whose file holds the cost policies of ``POLICIES``."""
     folder = tmp_path_factory.mktemp("run")
-    captures = folder / "captures"
+    captures = kernel_file.with_name("captures")
+    captures.touch()
     space = Space(
         tx.CompileOptions(),
         (Dimension("cost_policy", POLICIES), Dimension("threads_per_group", (64,))),
     )
     events = Events(folder / "out" / "report.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CAPTURES", str(captures))
-        report = tune(
-            f"{kernel_file}:normalized",
-            [(3, 300), (5, 129)],
-            target="metal",
-            space=space,
-            search="exhaustive",
-            timing=Timing(2, 1, 1),
-            limit=2.0,
-            output=folder / "out",
-            progress=events,
-        )
-    return report, events, captures.read_text().split(), folder / "out"
+    report = tune(
+        f"{kernel_file}:normalized",
+        [(3, 300), (5, 129)],
+        target="metal",
+        space=space,
+        search="exhaustive",
+        timing=Timing(2, 1, 1),
+        limit=2.0,
+        output=folder / "out",
+        progress=events,
+    )
+    noted = captures.read_text().split()
+    captures.unlink()
+    return report, events, noted, folder / "out"
 
 
 def by_choices(section):
