@@ -9,6 +9,9 @@ Writes one folder per case below DIRECTORY::
     softmax/right.txt        command line of a right run, one word a line (tilex_run @right.txt)
     softmax/wrong.txt        the same against the corrupted reference
 
+and ``library/kernels.so``, one library of the kernels in ``LIBRARY`` with dynamic rows and columns,
+with the files of its first kernel.
+
 File names in the command lines are relative to the case's folder. References and tolerances come
 from the library's own oracles and its one table of tolerances.
 """
@@ -48,6 +51,10 @@ CASES = (
     Case("minmax", 5, 127, "float32"),  # two outputs, exact
 )
 
+# Kernels of one library, for any number of rows and up to this many columns.
+LIBRARY = ("softmax", "cross_entropy")
+WIDEST = 300
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -56,6 +63,16 @@ def main() -> None:
     for case in CASES:
         export(case, directory / case.kernel)
         print(f"{case.kernel} {case.rows}x{case.columns} {case.dtype}: {directory / case.kernel}")
+    export_library(directory / "library")
+
+
+def export_library(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    extents = tx.dynamic("P"), tx.dynamic("N", max=WIDEST)
+    entries = [kernels.catalog()[name] for name in LIBRARY]
+    artifacts = [tx.compile(entry.kernel, *entry.specs(*extents)) for entry in entries]
+    tx.export_library(folder / "kernels.so", artifacts)
+    write_files(Case(LIBRARY[0], 19, 77, "float32"), "kernels.so", folder)
 
 
 def export(case: Case, folder: Path) -> None:
@@ -63,10 +80,14 @@ def export(case: Case, folder: Path) -> None:
     entry = kernels.catalog()[case.kernel]
     artifact = tx.compile(entry.kernel, *entry.specs(case.rows, case.columns, case.dtype))
     artifact.export_library(folder / f"{case.kernel}.so")
+    write_files(case, f"{case.kernel}.so", folder)
 
+
+def write_files(case: Case, library: str, folder: Path) -> None:
+    entry = kernels.catalog()[case.kernel]
     arguments = entry.arguments(case.rows, case.columns, case.dtype)
     expected = dict(zip(entry.outputs, entry.expected(arguments), strict=True))
-    words = [f"{case.kernel}.so", case.kernel]
+    words = [library, case.kernel]
     for position, (name, array) in enumerate(zip(entry.parameters, arguments, strict=True)):
         if position in expected:
             np.save(folder / f"{name}.npy", expected[position])
