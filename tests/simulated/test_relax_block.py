@@ -34,6 +34,12 @@ def block(script):
         return script.imported(model, x), x.numpy(), model(x).numpy()
 
 
+@pytest.fixture(scope="module")
+def on_metal(script, block):
+    """The block's module with our schedules in front of dlight's."""
+    return script.scheduled(block[0], METAL, ours=True)[0]
+
+
 SCHEDULED = {
     "layer_norm",
     "fused_softmax_broadcast_to2",
@@ -86,19 +92,16 @@ def test_a_dynamic_batch_on_llvm(script):
         np.testing.assert_allclose(found.numpy(), model(x).detach(), rtol=1e-5, atol=2e-6)
 
 
-def test_same_outputs_in_the_simulator(script, block):
+def test_same_outputs_in_the_simulator(script, block, on_metal):
     """Every kernel of the block, ours and dlight's, from one build of each function."""
-    module, x, expected = block
-    scheduled, _ = script.scheduled(module, METAL, ours=True)
-    (found,) = script.Simulated(scheduled, METAL)(x)
+    _, x, expected = block
+    (found,) = script.Simulated(on_metal, METAL)(x)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6)
 
 
-def test_one_build_holds_both(script, block):
+def test_one_build_holds_both(on_metal):
     """The whole module through Relax's own pipeline and ours: dlight's barriers stay, too."""
-    module, _, _ = block
-    scheduled, _ = script.scheduled(module, METAL, ours=True)
-    built = tvm.compile(scheduled, target=METAL, tir_pipeline="tilex")
+    built = tvm.compile(on_metal, target=METAL, tir_pipeline="tilex")
     (library,) = built.mod.imports
     (device,) = library.imports
     texts = str(device.inspect_source()).split("// Function: ")[1:]
