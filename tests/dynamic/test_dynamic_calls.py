@@ -161,6 +161,9 @@ def test_errors_of_a_call_are_those_of_its_shapes():
     with pytest.raises(ShapeError, match=r"'output' has the shape \(4, 4\)"):
         kernels.softmax(x, np.zeros((4, 4), np.float32))
 
+    with pytest.raises(ShapeError, match=r"has the shape \(P, M\), its dimension 1 .* \(P, N\)"):
+        tx.compile(kernels.softmax, *(("P", tx.dynamic(name, max=8)) for name in "NM"))
+
     @tx.tile_kernel
     def nothing(x: tx.TensorView[tx.float32, 2]):
         tx.axis("rows", x.extent(0))

@@ -258,8 +258,9 @@ class TileKernel:
                 first, extent = known.setdefault(name, (view, view.shape[dimension]))
                 if view.shape[dimension] != extent:
                     raise ShapeError(
-                        f"{self.name}: {view.name!r} has the shape {view.shape}, its dimension "
-                        f"{dimension} ({name}) is {extent} in {first.name!r} {first.shape}",
+                        f"{self.name}: {view.name!r} has the shape {_text(view.shape)}, its "
+                        f"dimension {dimension} ({name}) is {extent} in {first.name!r} "
+                        f"{_text(first.shape)}",
                         location=caller_location(),
                     )
 
@@ -309,3 +310,8 @@ def tile_kernel(function: Callable[..., None]) -> TileKernel:
     if not inspect.isfunction(function):
         raise CaptureError(f"@tile_kernel takes a function, not {type(function).__name__}")
     return TileKernel(function)
+
+
+def _text(shape: Sequence[Extent]) -> str:
+    """A shape as Python writes it, with dynamic extents by name."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
