@@ -103,6 +103,8 @@ def test_replay_as_json_and_its_notes(tilex, tmp_path, monkeypatch):
 USAGE = [
     ((), "give a KERNEL, or --resume or --replay"),
     (("softmax", "--replay", "x"), "give a KERNEL, or --resume or --replay"),
+    (("--replay", "x", "--samples", "3"), "--samples has no effect with --replay"),
+    (("--resume", "x", "--shape", "3x4"), "--shape has no effect with --resume"),
     (("softmax",), "--shape"),
     (("softmx", "--shape", "3x4"), "did you mean 'softmax'?"),
     (("softmax", "--shape", "3y4"), "write extents as 3x4096"),
@@ -129,6 +131,11 @@ REFUSED = [
     (("--tune", "speed=1"), "no tunable option"),
     (("--samples", "0"), "must be positive"),
     (("--rpc-server", "nowhere"), "host:port"),
+    (("--patience", "0"), "patience 0: must be positive"),
+    (("--trials", "-2"), "trials -2: must be positive"),
+    (("--time-limit", "nan"), "time limit nan: must be positive and finite"),
+    (("--sample-ms", "nan"), "must be positive"),
+    (("--warmup-ms", "inf"), "all finite"),
 ]
 
 

@@ -1,5 +1,6 @@
 """Ctrl-C and kill leave a readable report and no process; the run is taken up where it was."""
 
+import json
 import os
 import signal
 import subprocess
@@ -164,3 +165,30 @@ def test_one_run_at_a_time_writes_a_report(tmp_path, quick):
     assert (tmp_path / "report.json").read_bytes() == before
     with owned(tmp_path):  # free again, and nothing is left behind
         assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "report.json"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("environment",), None),
+        (("settings", "metric"), {}),
+        (("settings", "budget"), None),
+        (("sections", 0, "subject", "kernel"), None),
+        (("sections", 0, "subject", "static"), "x"),
+        (("sections", 0, "subject", "shapes", 0, 0), None),
+    ],
+)
+def test_a_damaged_value_is_refused_by_name(path, value, tmp_path, quick):
+    from tvm_tilex.tune.job import SubjectSpec
+    from tvm_tilex.tune.session import new_report
+
+    settings = quick.settings("metal", "sim-cost", quick.space())
+    found = new_report(settings, [SubjectSpec("row_sum", ((3, 64),))]).to_dict()
+    found = json.loads(json.dumps(found))
+    inner = found
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    (tmp_path / "report.json").write_text(json.dumps(found))
+    with pytest.raises(ReportError, match="not a whole tuning report"):
+        Report.read(tmp_path)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.tools.options import TargetName
@@ -78,9 +79,11 @@ def tune_command(
     if sum(chosen is not None for chosen in (kernel, resumed, replayed)) != 1:
         raise click.UsageError("give a KERNEL, or --resume or --replay with a report")
     if replayed is not None:
+        _refuse_others("--replay", {"replayed", "as_json"})
         return _replay(replayed, as_json)
     stored = None if no_database else Database(database)
     if resumed is not None:
+        _refuse_others("--resume", _RESUMABLE)
         folder = resumed if resumed.is_dir() else resumed.parent
         servers = endpoints_of(given["rpc_servers"], given["rpc_tracker"], given["rpc_key"])
         named = given["rpc_servers"] or given["rpc_tracker"]
@@ -89,12 +92,38 @@ def tune_command(
             report = resume(
                 resumed,
                 endpoints=servers if named else None,
+                budget=_if_given("budget", given),
+                limit=_if_given("time_limit", given),
                 database=stored,
                 progress=progress,
             )
         return _finish(report, folder, html, as_json)
     assert kernel is not None
     return _tune(kernel, shapes, given, stored, html, as_json)
+
+
+# What a resumed run may have otherwise than the run that it carries on.
+_RESUMABLE = (
+    *("resumed", "database", "no_database", "html", "as_json", "budget", "time_limit"),
+    *("rpc_servers", "rpc_tracker", "rpc_key"),
+)
+
+
+def _refuse_others(option: str, taken: Collection[str]) -> None:
+    """The report says everything else: an option that would do nothing is a usage error."""
+    for parameter in click.get_current_context().command.params:
+        name = str(parameter.name)
+        if name != "kernel" and name not in taken and _is_given(name):
+            raise click.UsageError(f"{parameter.opts[0]} has no effect with {option}")
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _if_given(name: str, given: dict[str, Any]) -> Any:
+    return given[name] if _is_given(name) else None
 
 
 def _tune(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -154,8 +155,10 @@ def timing_of(given: dict[str, Any]) -> Timing:
     """Timing as stated; takes its options out of ``given``."""
     samples, sample_ms = given.pop("samples"), given.pop("sample_ms")
     warmup_ms = given.pop("warmup_ms")
-    if samples < 1 or sample_ms <= 0 or warmup_ms < 0:
-        raise OptionError("--samples and --sample-ms must be positive, --warmup-ms not negative")
+    if samples < 1 or not 0 < sample_ms < math.inf or not 0 <= warmup_ms < math.inf:
+        raise OptionError(
+            "--samples and --sample-ms must be positive, --warmup-ms not negative, all finite"
+        )
     return Timing(samples, sample_ms, warmup_ms)
 
 

@@ -143,8 +143,8 @@ def _carry_on(
     settings = dataclasses.replace(
         old.settings,
         endpoints=tuple(endpoints or old.settings.endpoints),
-        budget=budget or old.settings.budget,
-        limit=limit or old.settings.limit,
+        budget=old.settings.budget if budget is None else budget,
+        limit=old.settings.limit if limit is None else limit,
     )
     wanted = new_report(settings, [section.subject for section in old.sections])
     return run(resumed(old, wanted), path, progress)

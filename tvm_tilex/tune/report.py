@@ -185,7 +185,9 @@ class Report:
         try:
             values["settings"] = Settings.from_dict(values["settings"])
             values["sections"] = [Section.from_dict(section) for section in values["sections"]]
-            return cls(**values)
+            report = cls(**values)
+            _require_types(report)
+            return report
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ReportError(f"not a whole tuning report ({error!r})") from None
 
@@ -209,3 +211,25 @@ class Report:
             return cls.from_dict(found)
         except ReportError as error:
             raise ReportError(f"{path}: {error}") from None
+
+
+def _require_types(report: Report) -> None:
+    """Raise TypeError for what would only fail amid a resumed run."""
+    settings = report.settings
+    found: list[tuple[Any, Any]] = [
+        (report.environment, dict),
+        (settings.metric, str),
+        (settings.search, str),
+        (settings.budget, int),
+        (settings.patience, int),
+        (settings.limit, (int, float)),
+    ]
+    for section in report.sections:
+        found += [(section.subject.kernel, str), (section.subject.static, dict)]
+        found += [(extent, int) for shape in section.subject.shapes for extent in shape]
+    for value, expected in found:
+        if not isinstance(value, expected):
+            raise TypeError(f"{value!r} is not of its type")
+    for section in report.sections:
+        if section.winner and section.winner.trial.value(settings.metric) is None:
+            raise ValueError("a winner without its measurement")

@@ -7,12 +7,14 @@ refusals that this brings; the tuner chooses among those that were right.
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tvm_tilex.build.target import resolve_target
+from tvm_tilex.errors import OptionError
 from tvm_tilex.ir.print import format_program
 from tvm_tilex.tune.errors import ReportError, TuningError
 from tvm_tilex.tune.final import measure_winner
@@ -42,6 +44,7 @@ def new_report(settings: Settings, subjects: Sequence[SubjectSpec]) -> Report:
     """
     if not subjects:
         raise TuningError("nothing to tune: no shape is given")
+    _require_bounds(settings)
     bound = settings.trials if settings.search == "optuna" else None
     require_budget(settings.space, len(subjects), settings.budget, trials=bound)
     kind = resolve_target(settings.target).kind.name
@@ -57,6 +60,23 @@ def new_report(settings: Settings, subjects: Sequence[SubjectSpec]) -> Report:
         sections.append(Section(spec, format_program(subject.capture()), moved, order))
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     return Report(settings, environment(), created, sections)
+
+
+def _require_bounds(settings: Settings) -> None:
+    """Refuse bounds under which nothing would be measured, or no measurement would end."""
+    timing = settings.timing
+    positive = {
+        "patience": settings.patience,
+        "trials": 1 if settings.trials is None else settings.trials,
+        "time limit": settings.limit,
+        "samples": timing.samples,
+        "sample milliseconds": timing.sample_ms,
+    }
+    for name, value in positive.items():
+        if not 0 < value < math.inf:
+            raise OptionError(f"{name} {value}: must be positive and finite")
+    if not 0 <= timing.warmup_ms < math.inf:
+        raise OptionError(f"warm-up {timing.warmup_ms} ms: must be finite, not negative")
 
 
 def resumed(report: Report, wanted: Report) -> Report:
