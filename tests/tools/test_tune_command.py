@@ -158,6 +158,11 @@ def test_a_replay_of_nothing(tilex, tmp_path):
     assert result.code == 1 and "No such file" in result.err
 
 
+def test_an_export_that_cannot_be_written(tilex, tmp_path):
+    result = tilex("tuned", "export", tmp_path)
+    assert result.code == 1 and result.err == f"tilex: {tmp_path}: Is a directory\n"
+
+
 # The benchmark beside torch.
 
 

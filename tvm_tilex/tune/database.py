@@ -105,10 +105,19 @@ class Database:
         return tuple(self._readable("SELECT number, key, metric, entry FROM winners", ()))
 
     def export_json(self, path: Path) -> int:
-        """Write every readable entry to a JSON file; returns how many."""
+        """Write every readable entry to a JSON file; returns how many.
+
+        Raises
+        ------
+        DatabaseError
+            If the file cannot be written.
+        """
         found = [json.loads(entry.to_json()) for entry in self.entries()]
         text = json.dumps({"schema": "tvm_tilex.tuning-database", "entries": found}, indent=1)
-        path.write_text(text + "\n", encoding="utf-8")
+        try:
+            path.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise DatabaseError(f"{path}: {error.strerror}") from None
         return len(found)
 
     def import_json(self, path: Path) -> tuple[int, int]:
