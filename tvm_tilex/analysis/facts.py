@@ -12,8 +12,8 @@ from tvm_tilex.analysis.liveness import live_stripes
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
-from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.facts import ProgramFacts
+from tvm_tilex.tirx.compat import element_bytes
 
 __all__ = ["program_facts"]
 
@@ -67,4 +67,4 @@ def _global_loads(subject: Subject) -> Iterator[tuple[int, Any]]:
 
 
 def _bytes(buffer: Any) -> int:
-    return dtype_of(str(buffer.ty.dtype)).bytes
+    return element_bytes(buffer)

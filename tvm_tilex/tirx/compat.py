@@ -37,6 +37,7 @@ __all__ = [
     "call",
     "copy_async",
     "cuda_function",
+    "element_bytes",
     "fused_multiply_add",
     "ir",
     "ldmatrix",
@@ -185,6 +186,11 @@ def fused_multiply_add(target: Any) -> bool:
     if not triple.startswith(("x86_64", "i686")):
         return False
     return bool(codegen.llvm_cpu_has_features("fma", target))
+
+
+def element_bytes(buffer: Any) -> int:
+    """Bytes of an element of a buffer, of any type: programs of others hold more than ours."""
+    return int(buffer.ty.dtype.dtype.itemsize)
 
 
 def name(text: str, node: Any) -> Any:

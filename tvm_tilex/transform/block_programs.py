@@ -25,9 +25,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import ON_STACK, IRModule, PrimFunc, structural_map, tirx
+from tvm_tilex.tirx.compat import ON_STACK, IRModule, PrimFunc, element_bytes, structural_map, tirx
 from tvm_tilex.transform.common import chunked, is_stage, sequence, serial, substitute, tilex_pass
 
 __all__ = ["BlockPrograms"]
@@ -57,7 +56,7 @@ def _on_stack(allocation: Any) -> Any:
     if buffer.scope() != "local" or not all(isinstance(e, tirx.IntImm) for e in shape):
         return allocation
     elements = math.prod(int(extent.value) for extent in shape)
-    if elements * dtype_of(str(buffer.ty.dtype)).bytes > _STACK_BYTES:
+    if elements * element_bytes(buffer) > _STACK_BYTES:
         return allocation
     return tirx.AllocBuffer(buffer, annotations={ON_STACK: tirx.IntImm("int32", 1)})
 

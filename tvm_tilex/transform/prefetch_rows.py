@@ -26,9 +26,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.purity import loads, mentions
-from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import IRModule, PrimFunc, structural_map, structural_walk, tirx
+from tvm_tilex.tirx.compat import (
+    IRModule,
+    PrimFunc,
+    element_bytes,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 from tvm_tilex.transform.common import is_stage, sequence, substitute, tilex_pass, with_body
 
 __all__ = ["PrefetchRows"]
@@ -57,7 +63,7 @@ class _Access:
 
     @property
     def element_bytes(self) -> int:
-        return dtype_of(str(self.buffer.ty.dtype)).bytes
+        return element_bytes(self.buffer)
 
 
 @tilex_pass("PrefetchRows")

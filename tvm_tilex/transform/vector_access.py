@@ -26,8 +26,14 @@ from typing import Any
 
 from tvm_tilex.analysis.guards import guarded_loads
 from tvm_tilex.analysis.purity import mentions
-from tvm_tilex.ir.types import dtype_of
-from tvm_tilex.tirx.compat import Analyzer, TensorLoad, structural_equal, structural_map, tirx
+from tvm_tilex.tirx.compat import (
+    Analyzer,
+    TensorLoad,
+    element_bytes,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 from tvm_tilex.transform.common import sequence, serial, substitute
 from tvm_tilex.transform.execution_map import Pack
 
@@ -96,7 +102,7 @@ class VectorAccess:
         return _offset(last, pack.element) % pack.width == 0
 
     def _lanes(self, pack: Pack, buffer: Any) -> int:
-        width = dtype_of(str(buffer.ty.dtype)).bytes
+        width = element_bytes(buffer)
         return min(pack.width, self.max_lanes, self.max_bytes // width)
 
     def _buffer(self, pack: Pack, of: Any) -> Any:
@@ -120,7 +126,7 @@ class VectorAccess:
 
     def _move(self, pack: Pack, memory: Any, move: Any) -> list[Any]:
         lanes = self._lanes(pack, memory)
-        size = lanes * dtype_of(str(memory.ty.dtype)).bytes
+        size = lanes * element_bytes(memory)
         self.alignment[memory.name] = max(size, self.alignment.get(memory.name, 1))
         dtype = str(pack.element.ty.dtype)
         parts = []
