@@ -139,6 +139,30 @@ REFUSED = [
 ]
 
 
+def test_a_file_that_is_no_database_is_refused_before_any_work(tilex, tmp_path):
+    database, output = tmp_path / "notes.txt", tmp_path / "out"
+    database.write_text("no database\n")
+    result = tilex("tune", "softmax", "--shape", "3x8", "--output", output, "--database", database)
+    assert result.code == 1 and f"{database}: file is not a database" in result.err
+    assert not output.exists() and len(result.err.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("import math\nimport nonsense_module\n", 2, "ModuleNotFoundError: No module named"),
+        ("def f(:\n", 1, "SyntaxError: invalid syntax"),
+        ("x = 1\n\ny = 1 / 0\n", 3, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_users_file_that_does_not_load_is_named_with_its_line(tilex, tmp_path, text, line, said):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    result = tilex("run", f"{path}:kernel", "--shape", "3x8")
+    assert result.code == 2 and f"{path}:{line}: {said}" in result.err
+    assert len(result.err.strip().splitlines()) <= 2 and "Traceback" not in result.err
+
+
 @pytest.mark.parametrize(("arguments", "text"), REFUSED)
 def test_a_refusal_comes_before_any_work(tilex, arguments, text, tmp_path):
     if system_has("metal"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_tilex import kernels
-from tvm_tilex.errors import ArgumentError
+from tvm_tilex.errors import ArgumentError, TilexError
 from tvm_tilex.ir.index import Extent
 from tvm_tilex.ir.program import Program, ViewAccess
 from tvm_tilex.ir.types import dtype_of, numpy_dtype
@@ -147,12 +148,25 @@ def _from_file(path: Path, attribute: str) -> TileKernel:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules.setdefault(path.stem, module)  # a dataclass in the file looks its module up
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except TilexError:
+            raise  # names the line itself
+        except Exception as error:
+            raise SubjectError(f"{_place(path, error)}: {type(error).__name__}: {error}") from None
         _LOADED[key] = module
     found = getattr(_LOADED[key], attribute, None)
     if not isinstance(found, TileKernel):
         raise SubjectError(f"{path} has no tile kernel {attribute!r}")
     return found
+
+
+def _place(path: Path, error: Exception) -> str:
+    """``file:line`` of the user's file where an error arose."""
+    if isinstance(error, SyntaxError):
+        return f"{path}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 def make_subject(

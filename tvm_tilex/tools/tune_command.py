@@ -82,6 +82,8 @@ def tune_command(
         _refuse_others("--replay", {"replayed", "as_json"})
         return _replay(replayed, as_json)
     stored = None if no_database else Database(database)
+    if stored is not None:
+        stored.require_ours()
     if resumed is not None:
         _refuse_others("--resume", _RESUMABLE)
         folder = resumed if resumed.is_dir() else resumed.parent

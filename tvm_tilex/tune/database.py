@@ -58,6 +58,18 @@ class Database:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else default_path()
 
+    def require_ours(self) -> None:
+        """Refuse a path that winners could not be stored under, before a long run.
+
+        Raises
+        ------
+        DatabaseError
+            If there is a file that is no tuning database of this version.
+        """
+        if self.path.exists():
+            with self._opened(write=False):
+                pass
+
     def put(self, entries: Iterable[Entry]) -> int:
         """Append entries in one transaction; those that are stored already are not repeated.
 
