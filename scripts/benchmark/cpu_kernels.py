@@ -10,6 +10,9 @@ run, which waiting for a processor does not lengthen; it means one thread. Outpu
 the copy are allocated before, torch's are its own; ``eager out`` writes into an allocated one where
 torch has such a form. Ratios compare figures of this run alone.
 
+Idle threads of either pool sleep (``OMP_WAIT_POLICY=PASSIVE``, ``TVM_THREAD_POOL_SPIN_COUNT=0``):
+otherwise those of the contender before spin on the processors that the next one needs.
+
 Also prints compile latency with ``--latency``: import time beyond TVM's own, and capture to module
 for softmax 3x4096.
 """
@@ -22,6 +25,10 @@ import sys
 import time
 
 import click
+
+# Before torch and TVM are imported, in this process and in those it starts.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
 
 SHAPES = ("4096x4096", "16384x256", "512x32000")
 
