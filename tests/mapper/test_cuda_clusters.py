@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import tvm
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
@@ -105,6 +106,13 @@ def test_the_text_exchanges_partials_over_the_cluster(name):
     # 128 partials: each lane folds four of them before the second collective.
     assert len(re.findall(r"partials0_ptr\[\(\(\(int\)threadIdx\.x\) & 31\)\]", kernel)) == 1
     assert all(f"& 31) + {32 * i})" in kernel for i in (1, 2, 3))
+
+
+def test_the_scheduled_function_of_a_cluster_is_read_back():
+    scheduled = compiled(threads_per_group=512, reduction_blocks_per_program=8).scheduled
+    text = scheduled.script()
+    assert "tilex.cluster_publish(" in text and "tilex.cluster_wait(" in text
+    tvm.ir.assert_structural_equal(tvm.script.from_source(text), scheduled)
 
 
 def test_a_cluster_of_few_partials_masks_the_rest():

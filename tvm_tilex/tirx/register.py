@@ -123,8 +123,7 @@ def register() -> None:
 def _script_namespace() -> types.SimpleNamespace:
     def constructor(op: str) -> Callable[..., Any]:
         def construct(*arguments: Any) -> Any:
-            fixed = {WRAP_INT32: "int32", **dict.fromkeys(_COMPARISONS, "bool")}
-            dtype = fixed.get(op, str(arguments[0].ty.dtype))
+            dtype = _FIXED.get(op) or str(arguments[0].ty.dtype)
             return compat.call(op, *arguments, dtype=dtype)
 
         return construct
@@ -136,6 +135,7 @@ def _script_namespace() -> types.SimpleNamespace:
         WRAP_INT32,
         *_COMPARISONS,
         *SUBGROUP.values(),
+        *_CLUSTER_SOURCE,
         *FUNCTIONS.values(),
     )
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
@@ -240,6 +240,14 @@ __device__ __forceinline__ void tilex_cluster_publish(float* place, int block, f
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
 }
 """,
+}
+
+
+# Result types that are not the first argument's.
+_FIXED = {
+    WRAP_INT32: "int32",
+    **dict.fromkeys(_COMPARISONS, "bool"),
+    **dict.fromkeys(_CLUSTER_SOURCE, "void"),
 }
 
 
