@@ -23,6 +23,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
     enclosing = [node for node in nodes(subject.row.body) if isinstance(node, Enclosing)]
     stripes = tuple(element_count(buffer) or 0 for buffer in subject.distributed_locals)
     outputs = [d for d in subject.domains if d.store.buffer.scope() == "global"]
+    inputs = tuple(_global_loads(subject))
     return ProgramFacts(
         programs=subject.row.programs,
         least_programs=subject.row.least_programs,
@@ -35,11 +36,11 @@ def program_facts(subject: Subject) -> ProgramFacts:
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         vector_width=_vector_width(subject),
-        reads=sum(count for count, _ in _global_loads(subject)),
+        reads=sum(count for count, _ in inputs),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),
-        bytes=sum(count * _bytes(source) for count, source in _global_loads(subject))
-        + sum(d.count * _bytes(d.store.buffer) for d in outputs),
+        bytes=sum(count * element_bytes(source) for count, source in inputs)
+        + sum(d.count * element_bytes(d.store.buffer) for d in outputs),
     )
 
 
@@ -47,7 +48,7 @@ def _vector_width(subject: Subject) -> int:
     """Elements of a 16-byte vector of the narrowest storage, as far as every width allows."""
     widths = [r.update.extent for r in subject.reductions]
     widths += [domain.count for domain in subject.domains if domain.count > 1]
-    storage = [_bytes(b) for b in subject.uses if b.scope() == "global"]
+    storage = [element_bytes(b) for b in subject.uses if b.scope() == "global"]
     fitting = 16 // min(storage, default=16)
     return math.gcd(fitting, *widths)
 
@@ -64,7 +65,3 @@ def _global_loads(subject: Subject) -> Iterator[tuple[int, Any]]:
             for load in loads(part):
                 if load.source.scope() == "global":
                     yield count, load.source
-
-
-def _bytes(buffer: Any) -> int:
-    return element_bytes(buffer)

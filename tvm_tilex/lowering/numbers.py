@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tvm_tilex.ir import DType
+from tvm_tilex.ir.types import numpy_dtype
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
 from tvm_tilex.tirx.register import ROUND_BFLOAT16, WRAP_INT32
 
 __all__ = ["constant", "from_view", "held", "rounded", "to_view", "unfolded", "widened", "wrapped"]
-
-_NUMPY = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 def held(dtype: DType) -> str:
@@ -76,7 +74,7 @@ def constant(value: bool | int | float, dtype: DType) -> Any:
     if not dtype.is_float:
         return tirx.IntImm(dtype.name, int(value))
     with np.errstate(over="ignore"):
-        number = np.float64(value).astype(_NUMPY[dtype.name])
+        number = np.float64(value).astype(numpy_dtype(dtype))
     return tirx.FloatImm(held(dtype), float(number))
 
 

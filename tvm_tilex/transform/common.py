@@ -22,6 +22,7 @@ __all__ = [
     "as_index",
     "ceil_divided",
     "chunked",
+    "compute_capability",
     "in_root_block",
     "is_stage",
     "launch",
@@ -157,6 +158,12 @@ def ceil_divided(extent: Any, width: int) -> Any:
         return extent
     dtype = str(extent.ty.dtype)
     return tirx.truncdiv(extent + tirx.IntImm(dtype, width - 1), tirx.IntImm(dtype, width))
+
+
+def compute_capability(target: Any) -> int:
+    """10 * major + minor of a CUDA target's architecture; 0 where it states none."""
+    digits = "".join(filter(str.isdigit, str(target.attrs.get("arch", ""))))
+    return int(digits) if digits else 0
 
 
 def launch(thread: Any, extent: Any, body: Any) -> Any:

@@ -32,7 +32,7 @@ from tvm_tilex.tirx.compat import (
     tirx,
 )
 from tvm_tilex.tirx.register import MAXIMUM, MINIMUM, SUBGROUP, WARP_EXTREMUM
-from tvm_tilex.transform.common import sequence, tilex_pass
+from tvm_tilex.transform.common import compute_capability, sequence, tilex_pass
 
 __all__ = ["LowerCollectives"]
 
@@ -50,18 +50,13 @@ class LowerCollectives:
         target = func.attrs.get("target", None) if func.attrs else None
         if target is None or target.kind.name != "cuda":
             return func
-        redux = _capability(target) >= 80
+        redux = compute_capability(target) >= 80
 
         def expand(store: Any) -> Any:
             return _expand(store, redux)
 
         body = structural_map(func.body, (tirx.BufferStore, expand), order="post")
         return func.with_body(body)
-
-
-def _capability(target: Any) -> int:
-    digits = "".join(filter(str.isdigit, str(target.attrs.get("arch", ""))))
-    return int(digits) if digits else 0
 
 
 def _expand(store: Any, redux: bool) -> Any:

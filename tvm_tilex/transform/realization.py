@@ -9,6 +9,7 @@ from tvm_tilex.analysis.rows import MAPPED_KINDS, SUBGROUP_LANES
 from tvm_tilex.plan.facts import Request, TargetFacts
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import PrimFunc, Target, structural_walk, tirx
+from tvm_tilex.transform.common import compute_capability
 from tvm_tilex.transform.options import CompileOptions
 
 __all__ = ["Realization", "realization_of"]
@@ -98,17 +99,16 @@ def _target_facts(target: Any | None) -> TargetFacts:
     return TargetFacts(
         lane_elements=(1, 2, 4, 8) if cuda else (1,),
         reuses_stripes=cuda,
-        cluster_blocks=_cluster_blocks(str(found.get("arch", ""))) if cuda else 1,
+        cluster_blocks=_cluster_blocks(target) if cuda else 1,
         max_threads=threads,
         shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
         lanes=int(found.get("thread_warp_size", 1)),
     )
 
 
-def _cluster_blocks(arch: str) -> int:
+def _cluster_blocks(target: Any) -> int:
     """Portable cluster size (CUDA C++ Programming Guide): 8 from compute capability 9.0 on."""
-    digits = "".join(filter(str.isdigit, arch))
-    return 8 if digits and int(digits) >= 90 else 1
+    return 8 if compute_capability(target) >= 90 else 1
 
 
 def _binds_subgroups(function: PrimFunc) -> bool:
