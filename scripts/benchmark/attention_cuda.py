@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from cuda_measuring import compile_source, conditions, launcher, timed
+from cuda_measuring import compile_source, conditions, group_record, launcher, timed
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -142,15 +142,7 @@ def main():
 
         for row in members:
             cubin, facts = built[row["source"]]
-            record = {
-                **known,
-                "constants": row["constants"],
-                "requested": row["requested"],
-                "threads": row["plan"]["threads"],
-                "realizations": row["plan"]["realizations"],
-                "score": row["score"],
-                **facts,
-            }
+            record = known | group_record(row, facts)
             results["rows"].append(record)
             if cubin is None:
                 continue

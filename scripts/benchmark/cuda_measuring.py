@@ -19,6 +19,7 @@ __all__ = [
     "compile_source",
     "conditions",
     "copy_rate",
+    "group_record",
     "launcher",
     "ptxas_report",
     "set_count",
@@ -113,6 +114,18 @@ def launcher(row, cubin):
                 function(grid, group, pointers, shared_mem=shared)
 
     return run
+
+
+def group_record(row, facts):
+    """What is recorded of an exported cooperative group beside its times."""
+    return {
+        "constants": row["constants"],
+        "requested": row["requested"],
+        "threads": row["plan"]["threads"],
+        "realizations": row["plan"]["realizations"],
+        "score": row["score"],
+        **facts,
+    }
 
 
 def set_count(bytes_a_call, cache_bytes):

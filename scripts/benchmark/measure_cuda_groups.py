@@ -25,6 +25,7 @@ from cuda_measuring import (
     compile_source,
     conditions,
     copy_rate,
+    group_record,
     launcher,
     set_count,
     timed,
@@ -107,15 +108,7 @@ def main():
         pairs = []
         for row in members:
             cubin, facts = built[row["source"]]
-            record = {
-                **known,
-                "constants": row["constants"],
-                "requested": row["requested"],
-                "threads": row["plan"]["threads"],
-                "realizations": row["plan"]["realizations"],
-                "score": row["score"],
-                **facts,
-            }
+            record = known | group_record(row, facts)
             results["rows"].append(record)
             if cubin is None:
                 continue

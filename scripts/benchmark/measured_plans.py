@@ -90,10 +90,13 @@ def _plan(cell: Cell, choices: dict[str, Any], row: dict[str, Any]) -> Plan:
 
 
 def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:
-    """Positions by score; equal scores keep the smaller S, as the planner does."""
-    return sorted(
-        range(len(plans)), key=lambda i: (policy(plans[i].facts), plans[i].facts.subgroups, i)
-    )
+    """Positions by score; equal scores keep the smaller C, then S, as the planner does."""
+
+    def key(position: int) -> tuple[float, int, int, int]:
+        facts = plans[position].facts
+        return policy(facts), facts.blocks_per_program, facts.subgroups, position
+
+    return sorted(range(len(plans)), key=key)
 
 
 def regret_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> tuple[float, Plan, Plan]:
