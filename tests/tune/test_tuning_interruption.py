@@ -17,7 +17,7 @@ THREADS = "32,64,96,128,160,192,224,256,288,320"
 
 
 def start(folder, environment):
-    command = [sys.executable, "-m", "tvm_tilex", "tune", "row_sum", "--shape", "40x700"]
+    command = [sys.executable, "-m", "tvm_tilex", "tune", "row_sum", "--shape", "400x700"]
     command += ["--target", "metal", "--search", "exhaustive", "--tune-group-threads", THREADS]
     command += ["--output", str(folder), "--no-html", "--no-database"]
     return subprocess.Popen(

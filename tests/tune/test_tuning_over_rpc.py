@@ -1,6 +1,8 @@
 """Measurement through TVM's RPC on loopback: two LLVM servers, one of them killed midway."""
 
 import collections
+import threading
+import time
 
 import pytest
 
@@ -15,6 +17,8 @@ from tvm_tilex.tune.job import Job, SubjectSpec
 from tvm_tilex.tune.progress import Progress
 
 TIMING = Timing(samples=2, sample_ms=1, warmup_ms=0)
+# Long enough that a second server connects before the first has measured everything.
+SHARED = Timing(samples=2, sample_ms=150, warmup_ms=0)
 # Options that LLVM realizes, and a bound that has no effect there: 9 candidates.
 SPACE = Space(
     tx.CompileOptions(),
@@ -36,27 +40,36 @@ def device(port):
 
 
 def run(tmp_path, endpoints, space=SPACE, progress=None, shapes=((64, 513),)):
+    timing = SHARED if len(endpoints) > 1 else TIMING
     return tune(
-        tx.kernels.softmax, shapes, space=space, search="exhaustive", timing=TIMING,
+        tx.kernels.softmax, shapes, space=space, search="exhaustive", timing=timing,
         output=tmp_path / "out", endpoints=endpoints, progress=progress, limit=30,
     )  # fmt: skip
 
 
 class KillsAServer(Progress):
-    """Kills ``victim`` once both servers have measured something and it is at work again."""
+    """Kills ``victim`` once both servers have measured something and it is at work again.
+
+    That is a while after it has reported, and well before its next trial can be over: a result
+    that it had sent, but that was not counted yet, would be one of a dead server.
+    """
 
     def __init__(self, loopback, victim):
         self.loopback, self.victim = loopback, victim
         self.measured = collections.Counter()
         self.lost_devices = []
-        self.killed_after = None
+        self.killed_after = self.timer = None
 
     def trial(self, section, trial):
         self.measured[trial.device] += 1
-        other = trial.device != device(self.victim)
-        if self.killed_after is None and other and self.measured[device(self.victim)]:
-            self.loopback.kill(self.victim)
-            self.killed_after = len(section.trials)
+        its = trial.device == device(self.victim)
+        if self.timer is None and its and len(self.measured) == 2:
+            self.timer = threading.Timer(0.1, self.kill, (section,))
+            self.timer.start()
+
+    def kill(self, section):
+        self.killed_after = len(section.trials)
+        self.loopback.kill(self.victim)
 
     def lost(self, lost):
         self.lost_devices.append(lost.endpoint)
@@ -114,7 +127,11 @@ def test_a_tracker_lends_its_servers_and_says_which_measured(loopback, tmp_path)
     pytest.importorskip("tornado", reason="TVM's tracker needs tornado")
     tracker = loopback.tracker()
     ports = {loopback.server(tracker, "pool") for _ in range(2)}
+    deadline = time.monotonic() + 30  # servers listen before they have registered
     known = servers_of("127.0.0.1", tracker, "pool")
+    while len(known) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        known = servers_of("127.0.0.1", tracker, "pool")
     assert set(known) == {f"127.0.0.1:{port}" for port in ports}
     endpoints = endpoints_of((), f"127.0.0.1:{tracker}", "pool")
     assert len(endpoints) == 2 and {e.kind for e in endpoints} == {"tracker"}
