@@ -8,6 +8,7 @@ import tvm_tilex as tx
 from tvm_tilex.analysis.group_facts import read_group
 from tvm_tilex.analysis.group_structure import Outputs, Product, Steps, WholeOutputs, phases
 from tvm_tilex.analysis.statements import Decline
+from tvm_tilex.kernels import composed
 from tvm_tilex.plan.cooperative import work_threads
 from tvm_tilex.plan.facts import TargetFacts
 from tvm_tilex.tirx import attrs
@@ -156,3 +157,20 @@ def test_no_program_launches_nothing():
     for target in ("llvm", "metal"):
         tx.compile(swapping, empty, out, target=target)(empty, out)
     assert tx.compile(swapping, (0, 23), (0, 23), target="cuda").device.launches == ()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("columns", [64, 65])
+def test_both_16_bit_types_are_copied_and_priced_alike(dtype, columns):
+    entry = composed.catalog()["matmul"]
+    specs = entry.specs({"rows": 64, "depth": 64, "columns": columns}, dtype)
+    options = tx.CompileOptions(group_threads=128)
+    artifact = tx.compile(entry.kernel, *specs, target="cuda", options=options)
+    copies = artifact.source.count("tilex_copy_async_16((&")
+    assert copies == (4 if columns == 64 else 2)  # two factors, before the loop and ahead
+    half = tx.compile(
+        entry.kernel, *entry.specs({"rows": 64, "depth": 64, "columns": columns}, "float16"),
+        target="cuda", options=options,
+    )  # fmt: skip
+    (plan,), (other,) = artifact.group_plans, half.group_plans
+    assert plan.prices[:5] == other.prices[:5]  # all but the rounding of the result

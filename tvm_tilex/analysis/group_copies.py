@@ -44,13 +44,13 @@ def read_copy(phase: Elements) -> tuple[Any | None, Any] | None:
     """(bounds condition or None, load) of a phase that copies a view as it is."""
     if not phase.loops or phase.condition is not None:
         return None
-    value = reinterpreted(phase.store.value)
+    value = _bits(phase.store.value)
     condition = None
     if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == IF_THEN_ELSE:
         condition, value, _ = value.args
         if loads(condition):
             return None
-        value = reinterpreted(value)
+        value = _bits(value)
     if not isinstance(value, TensorLoad) or value.source.scope() != "global":
         return None
     last = phase.store.indices[-1]
@@ -59,6 +59,12 @@ def read_copy(phase: Elements) -> tuple[Any | None, Any] | None:
     if any(loads(index) for index in value.indices):
         return None
     return condition, value
+
+
+def _bits(value: Any) -> Any:
+    """What a chain of reinterpretations begins with: bfloat16 is selected by its bits."""
+    inner = reinterpreted(value)
+    return inner if inner is value else _bits(inner)
 
 
 def _contiguous(phase: Elements, load: Any, width: int) -> bool:
