@@ -64,12 +64,12 @@ LN2 = math.log(2)
 FITS = {
     "exp: (e^r - 1 - r) / r^2": (
         lambda r: near(r, 1e-6, lambda r: 0.5 + r / 6, lambda r: (np.expm1(r) - r) / r**2),
-        (-LN2 / 2 * 1.0005, LN2 / 2 * 1.0005, 6),
+        (-LN2 / 2 * 1.0005, LN2 / 2 * 1.0005, 5),
         lambda r: r * r / np.exp(r),
     ),
     "exp2: (2^r - 1) / r": (
         lambda r: near(r, 1e-9, lambda r: LN2 + r * LN2**2 / 2, lambda r: np.expm1(r * LN2) / r),
-        (-0.5003, 0.5003, 7),
+        (-0.5003, 0.5003, 6),
         lambda r: r / np.exp2(r),
     ),
     "log: (ln(1 + f) - f + f^2 / 2) / f^3": (

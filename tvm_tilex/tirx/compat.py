@@ -39,6 +39,7 @@ __all__ = [
     "cuda_function",
     "element_bytes",
     "fused_multiply_add",
+    "has_scalef",
     "ir",
     "ldmatrix",
     "mma_m16n8k16",
@@ -186,6 +187,16 @@ def fused_multiply_add(target: Any) -> bool:
     if not triple.startswith(("x86_64", "i686")):
         return False
     return bool(codegen.llvm_cpu_has_features("fma", target))
+
+
+def has_scalef(target: Any) -> bool:
+    """Whether an LLVM target's processor multiplies FP32 vectors by powers of two at once."""
+    from tvm.target import codegen
+
+    triple = str(target.attrs.get("mtriple", "")) or str(codegen.llvm_get_system_triple())
+    if not triple.startswith("x86_64"):
+        return False
+    return bool(codegen.llvm_cpu_has_features(["avx512f", "avx512vl"], target))
 
 
 def element_bytes(buffer: Any) -> int:

@@ -12,6 +12,9 @@ one after the other, lowest first, the rest being fitted again each time
 classical ones of Cody and Waite, "Software Manual for the Elementary Functions", 1980, chapters 5,
 6 and 13.
 
+A processor with AVX-512 multiplies by a power of two in one instruction, ``vscalefps``; for it the
+functions that end so have a second operator, whose values have the same bits.
+
 NaN gives NaN. Results beyond FP32 overflow to inf, subnormal results and inputs are exact to the
 same bound, and signed zeros are kept where the function is odd.
 """
@@ -26,7 +29,7 @@ from typing import Any
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
 
-__all__ = ["FUNCTIONS", "ULP", "register_elementary"]
+__all__ = ["FUNCTIONS", "SCALEF", "ULP", "register_elementary"]
 
 EXP, EXP2 = "tilex.exp", "tilex.exp2"
 LOG, LOG2 = "tilex.log", "tilex.log2"
@@ -42,6 +45,9 @@ FUNCTIONS = {
     "tirx.erf": ERF,
 }
 
+# Ours -> the same for processors with AVX-512.
+SCALEF = {op: f"{op}_scalef" for op in (EXP, EXP2, TANH, ERF)}
+
 # Bound of the error in units in the last place of the FP32 result.
 ULP = {EXP: 1.0, EXP2: 1.0, LOG: 1.0, LOG2: 1.0, TANH: 1.6, ERF: 1.2}
 
@@ -51,18 +57,24 @@ _ROUND = 12582912.0 + 254.0
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; an integer of 8 bits times the first is exact.
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.428606765330187e-06
-_EXP = (0.5, float.fromhex("0x1.555554p-3"), float.fromhex("0x1.5554e8p-5"),
-        float.fromhex("0x1.11130ep-7"), float.fromhex("0x1.6d4ccap-10"),
-        float.fromhex("0x1.9dfc08p-13"))  # fmt: skip
-_EXP2 = (float.fromhex("0x1.62e43p-1"), float.fromhex("0x1.ebfbep-3"),
-         float.fromhex("0x1.c6b06ep-5"), float.fromhex("0x1.3b2a5cp-7"),
-         float.fromhex("0x1.5da594p-10"), float.fromhex("0x1.440de8p-13"),
-         float.fromhex("0x1.e098bcp-17"))  # fmt: skip
+_EXP = (float.fromhex("0x1.fffffcp-2"), float.fromhex("0x1.555492p-3"),
+        float.fromhex("0x1.5558bp-5"), float.fromhex("0x1.12398ep-7"),
+        float.fromhex("0x1.6a4d6p-10"))  # fmt: skip
+_EXP2 = (float.fromhex("0x1.62e43p-1"), float.fromhex("0x1.ebfbdcp-3"),
+         float.fromhex("0x1.c6af7ap-5"), float.fromhex("0x1.3b2dd6p-7"),
+         float.fromhex("0x1.5f0964p-10"), float.fromhex("0x1.4176b2p-13"))  # fmt: skip
 _LOG = (float.fromhex("0x1.555546p-2"), float.fromhex("-0x1.fffff8p-3"),
         float.fromhex("0x1.99a524p-3"), float.fromhex("-0x1.555fbep-3"),
         float.fromhex("0x1.233318p-3"), float.fromhex("-0x1.fbbf34p-4"),
         float.fromhex("0x1.e6d1b8p-4"), float.fromhex("-0x1.e02114p-4"),
         float.fromhex("0x1.16a74ap-4"))  # fmt: skip
+# Lanes -> LLVM's intrinsic and the type of its mask; the widest one is told how to round, too.
+_SCALEF_INTRINSIC = {
+    16: ("llvm.x86.avx512.mask.scalef.ps.512", "int16"),
+    8: ("llvm.x86.avx512.mask.scalef.ps.256", "int8"),
+    4: ("llvm.x86.avx512.mask.scalef.ps.128", "int8"),
+}
+_CURRENT_ROUNDING = 4
 _TANH_SPLIT = 0.55
 _TANH = (float.fromhex("-0x1.555554p-2"), float.fromhex("0x1.111084p-3"),
          float.fromhex("-0x1.b9f4bep-5"), float.fromhex("0x1.63d27ap-6"),
@@ -84,6 +96,7 @@ class _Math:
     """FP32 arithmetic at one number of lanes, with bound intermediate values."""
 
     lanes: int
+    scalef: bool = False
 
     @property
     def real(self) -> str:
@@ -150,8 +163,21 @@ class _Math:
     def real_bits(self, x: Any) -> Any:
         return tirx.reinterpret(self.real, x)
 
-    def scaled(self, value: Any, rounded: Any) -> Any:
-        """``value * 2**n``, where ``rounded`` is n + :data:`_ROUND`, as two products.
+    def scaled(self, value: Any, n: Any, rounded: Any) -> Any:
+        """``value * 2**n``, rounded once; ``rounded`` is n + :data:`_ROUND`."""
+        if self.scalef and self.lanes in _SCALEF_INTRINSIC:
+            return self._scaled_at_once(value, n)
+        return self._scaled_twice(value, rounded)
+
+    def _scaled_at_once(self, value: Any, n: Any) -> Any:
+        intrinsic, mask_type = _SCALEF_INTRINSIC[self.lanes]
+        arguments = [value, n, self.number(0.0), tirx.IntImm(mask_type, -1)]
+        if self.lanes == 16:
+            arguments.append(tirx.IntImm("int32", _CURRENT_ROUNDING))
+        return tirx.call_llvm_pure_intrin(value.ty, intrinsic, *arguments)
+
+    def _scaled_twice(self, value: Any, rounded: Any) -> Any:
+        """As two products.
 
         n + 254 is halved, so that each half is the biased exponent of a factor in range: the result
         overflows or becomes subnormal in the second product alone, with one rounding. Shifting an
@@ -175,7 +201,9 @@ class _Math:
 
         def of(z: Any) -> Any:
             n = self.subtract(z, self.number(_ROUND))
-            return self.bind(n, lambda n: self.bind(reduced(n), lambda r: self.scaled(value(r), z)))
+            return self.bind(
+                n, lambda n: self.bind(reduced(n), lambda r: self.scaled(value(r), n, z))
+            )
 
         def reduced(n: Any) -> Any:
             near = self.fma(n, self.number(-_LN2_HIGH), x)
@@ -200,8 +228,11 @@ def _exp2(math_: _Math, x: Any) -> Any:
         return math_.bind(rounded, lambda z: value(clamped, z))
 
     def value(clamped: Any, z: Any) -> Any:
-        r = math_.subtract(clamped, math_.subtract(z, math_.number(_ROUND)))
-        return math_.bind(r, lambda r: math_.scaled(near_one(r), z))
+        n = math_.subtract(z, math_.number(_ROUND))
+        return math_.bind(n, lambda n: math_.bind(math_.subtract(clamped, n), of_rest(n, z)))
+
+    def of_rest(n: Any, z: Any) -> Callable[[Any], Any]:
+        return lambda r: math_.scaled(near_one(r), n, z)
 
     def near_one(r: Any) -> Any:
         return math_.fma(math_.polynomial(r, _EXP2), r, math_.number(1.0))
@@ -322,16 +353,22 @@ _LOWERED: dict[str, Callable[[_Math, Any], Any]] = {
 def register_elementary() -> None:
     """Register the operators: polynomials on LLVM, TVM's own function on any other target."""
     for original, op in FUNCTIONS.items():
-        compat.register_op(op, "elementary function", effect=compat.PURE, vectorizable=True)
-        compat.register_intrin_lowering(op, target="llvm", f=_polynomial(op), level=99)
-        compat.register_intrin_lowering(op, target="default", f=_stock(original), level=99)
+        _register(op, original, _polynomial(op))
+        if op in SCALEF:
+            _register(SCALEF[op], original, _polynomial(op, scalef=True))
 
 
-def _polynomial(op: str) -> Callable[[Any], Any]:
+def _register(op: str, original: str, polynomial: Callable[[Any], Any]) -> None:
+    compat.register_op(op, "elementary function", effect=compat.PURE, vectorizable=True)
+    compat.register_intrin_lowering(op, target="llvm", f=polynomial, level=99)
+    compat.register_intrin_lowering(op, target="default", f=_stock(original), level=99)
+
+
+def _polynomial(op: str, *, scalef: bool = False) -> Callable[[Any], Any]:
     rule = _LOWERED[op]
 
     def lower(call: Any) -> Any:
-        math_ = _Math(call.ty.dtype.lanes)
+        math_ = _Math(call.ty.dtype.lanes, scalef)
         (x,) = call.args
         return math_.bind(math_.opaque(x), lambda bound: rule(math_, bound))
 

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm_tilex import errors
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import tirx
-from tvm_tilex.tirx.elementary import FUNCTIONS, register_elementary
+from tvm_tilex.tirx.elementary import FUNCTIONS, SCALEF, register_elementary
 
 __all__ = ["MAXIMUM", "MINIMUM", "register"]
 
@@ -53,6 +53,8 @@ WARP_EXTREMUM = {"maximum": "tilex.warp_maximum", "minimum": "tilex.warp_minimum
 CLUSTER_ARRIVE = "tilex.cluster_arrive"
 CLUSTER_WAIT = "tilex.cluster_wait"
 CLUSTER_PUBLISH = "tilex.cluster_publish"
+# Asks for a cache line: address, 0 to read or 1 to write, level (3 is the nearest), 1 for data.
+PREFETCH = "tilex.prefetch"
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
 FENCE = "tilex.fence"
 
@@ -102,6 +104,8 @@ def register() -> None:
     compat.register_intrin_lowering(SUBTRACT, target="default", f=_node(tirx.Sub), level=99)
     compat.register_intrin_lowering(FENCE, target="default", f=lambda c: c.args[0], level=99)
     compat.register_intrin_lowering(FENCE, target="llvm", f=_llvm_fence, level=99)
+    compat.register_op(PREFETCH, "cache hint", effect=compat.OPAQUE, vectorizable=False)
+    compat.register_intrin_lowering(PREFETCH, target="default", f=_prefetch, level=99)
     for combiner, op in SUBGROUP.items():
         compat.register_op(op, "SIMD-group collective", effect=compat.OPAQUE, vectorizable=False)
         compat.register_intrin_lowering(op, target="metal", f=_metal_collective(combiner), level=99)
@@ -137,6 +141,8 @@ def _script_namespace() -> types.SimpleNamespace:
         *SUBGROUP.values(),
         *_CLUSTER_SOURCE,
         *FUNCTIONS.values(),
+        *SCALEF.values(),
+        PREFETCH,
     )
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
@@ -246,6 +252,7 @@ __device__ __forceinline__ void tilex_cluster_publish(float* place, int block, f
 # Result types that are not the first argument's.
 _FIXED = {
     WRAP_INT32: "int32",
+    PREFETCH: "void",
     **dict.fromkeys(_COMPARISONS, "bool"),
     **dict.fromkeys(_CLUSTER_SOURCE, "void"),
 }
@@ -340,6 +347,10 @@ def _splat(value: Any, lanes: int) -> Any:
 
 def _plain(extremum: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return lambda call: extremum(call.args[0], call.args[1])
+
+
+def _prefetch(call: Any) -> Any:
+    return tirx.call_intrin("void", "tirx.prefetch", *call.args)
 
 
 def _fma(call: Any) -> Any:

@@ -26,9 +26,10 @@ from tvm_tilex.tirx.compat import (
     PrimFunc,
     call,
     fused_multiply_add,
+    has_scalef,
     structural_map,
 )
-from tvm_tilex.tirx.elementary import FUNCTIONS
+from tvm_tilex.tirx.elementary import FUNCTIONS, SCALEF
 from tvm_tilex.transform.common import is_stage, tilex_pass
 
 __all__ = ["ElementaryFunctions"]
@@ -47,11 +48,13 @@ class ElementaryFunctions:
             return func
         if not fused_multiply_add(self.target):
             return func
-        return func.with_body(structural_map(func.body, (Call, _replace), order="post"))
+        at_once = SCALEF if has_scalef(self.target) else {}
 
+        def replace(found: Any) -> Any:
+            name = found.op.name if isinstance(found.op, Op) else ""
+            if name not in FUNCTIONS or str(found.ty.dtype) != "float32":
+                return found
+            op = FUNCTIONS[name]
+            return call(at_once.get(op, op), *found.args, dtype="float32")
 
-def _replace(found: Any) -> Any:
-    name = found.op.name if isinstance(found.op, Op) else ""
-    if name not in FUNCTIONS or str(found.ty.dtype) != "float32":
-        return found
-    return call(FUNCTIONS[name], *found.args, dtype="float32")
+        return func.with_body(structural_map(func.body, (Call, replace), order="post"))
