@@ -2,13 +2,16 @@
 
 import contextlib
 import dataclasses
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +185,117 @@ def loopback(farm):
     servers = Loopback(farm)
     yield servers
     servers.close()
+
+
+# torch as far as TVM looks at it. What it is asked while tvm_ffi is imported initializes CUDA.
+TORCH = """
+import ctypes
+
+
+class Tensor:
+    __dlpack_c_exchange_api__ = None
+
+
+class _C:
+    @staticmethod
+    def _cuda_getDevice():
+        return 0
+
+
+class cuda:
+    class Stream:
+        __cuda_stream__ = None
+
+    current_device = _C._cuda_getDevice
+
+    @staticmethod
+    def is_initialized():
+        return False
+
+    @staticmethod
+    def is_available():
+        return ctypes.CDLL("libcudart.so.13").cudaGetDeviceCount(ctypes.byref(ctypes.c_int())) == 0
+
+
+def __getattr__(name):
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return name  # an element type
+"""
+
+NVCC = """#!/bin/sh
+echo "$*" >>"$STANDIN_COMPILED"
+while [ "$1" != -o ]; do shift; done
+echo machine code >"$2"
+"""
+
+
+class CudaStandin:
+    """Commands in processes that find the stand-in of CUDA, of torch and of nvcc."""
+
+    def __init__(self, folder, log):
+        self.log, self.compiled = log / "initialized", log / "compiled"
+        path = os.pathsep.join([str(folder / "site"), str(Path(__file__).parents[2])])
+        self.environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(folder / "lib"),
+            "CUDA_HOME": str(folder / "toolkit"),
+            "PYTHONPATH": path,
+            "STANDIN_LOG": str(self.log),
+            "STANDIN_COMPILED": str(self.compiled),
+            "STANDIN_SHAPE": "8x256",
+        }
+
+    def run(self, *arguments, **other):
+        """Run Python with these arguments."""
+        return subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            env={**self.environment, **other},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def tune(self, output, *arguments, **other):
+        """Tune softmax of the stand-in's shape; the report."""
+        quick = ("--samples", 2, "--sample-ms", 1, "--warmup-ms", 1, "--no-html", "--no-database")
+        threads = ("--tune-group-threads", "32,64,128,256")
+        head = ("-m", "tvm_tilex", "tune", "softmax", "--shape", "8x256", "--output", output)
+        done = self.run(*head, *quick, *threads, *arguments, **other)
+        assert (output / "report.json").exists(), done.stderr
+        return json.loads((output / "report.json").read_text())
+
+    @property
+    def initialized(self):
+        """The processes that have initialized CUDA."""
+        return [int(line) for line in self.log.read_text().split()]
+
+
+@pytest.fixture(scope="session")
+def cuda_libraries(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("the stand-in of CUDA needs Linux and a C compiler")
+    folder = tmp_path_factory.mktemp("cuda")
+    for name in ("lib", "site/torch", "toolkit/bin"):
+        (folder / name).mkdir(parents=True)
+    (folder / "site/torch/__init__.py").write_text(TORCH)
+    (folder / "site/torch/version.py").write_text("")
+    nvcc = folder / "toolkit/bin/nvcc"
+    nvcc.write_text(NVCC)
+    nvcc.chmod(0o755)
+    # TVM asks for the runtime's functions by their version.
+    (folder / "versions").write_text("libcudart.so.13 { global: cuda*; };\n")
+    source = Path(__file__).parent / "cuda_standin" / "cuda_standin.c"
+    library = folder / "lib/libcuda.so.1"
+    flags = ("-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1")
+    script = f"-Wl,--version-script={folder / 'versions'}"
+    command = [compiler, *flags, script, "-o", str(library), str(source), "-lm"]
+    subprocess.run(command, check=True)
+    (folder / "lib/libcudart.so.13").symlink_to("libcuda.so.1")
+    return folder
+
+
+@pytest.fixture
+def cuda_standin(cuda_libraries, tmp_path):
+    return CudaStandin(cuda_libraries, tmp_path)

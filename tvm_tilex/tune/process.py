@@ -18,6 +18,7 @@ from typing import IO, Any
 from tvm_tilex.tune.errors import TuningError
 from tvm_tilex.tune.frames import Silence, read_frame, write_frame
 from tvm_tilex.tune.job import Job
+from tvm_tilex.tune.untouched import WITHOUT_QUESTIONS
 
 __all__ = ["Worker"]
 
@@ -102,7 +103,7 @@ class Worker:
             stdout=subprocess.DEVNULL,
             stderr=self._log,
             pass_fds=(theirs,),
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, **WITHOUT_QUESTIONS, "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C reaches the tuner alone, which then decides
         )
         os.close(theirs)

@@ -15,6 +15,7 @@ import warnings
 from typing import Any
 
 from tvm_tilex.tune.frames import read_frame, write_frame
+from tvm_tilex.tune.untouched import initialized_cuda
 
 __all__ = ["main"]
 
@@ -26,6 +27,8 @@ def main() -> None:
 
     Where a process may be copied after TVM was loaded, jobs run in a copy. A candidate that takes
     its process with it then costs a copy, not another start of TVM, and so does a fresh process.
+    The process that is copied asks for no device, ever: what a job asks, it asks in its copy. Where
+    something that was loaded has asked already, jobs run in this process, one start for each loss.
     """
     _end_with_parent()
     answers = int(sys.argv[1])
@@ -34,7 +37,8 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     warnings.filterwarnings("ignore", message="no Apple GPU here")
     importlib.import_module("tvm_tilex.tune.evaluate")
-    if sys.platform != "linux":  # Apple's frameworks do not survive a copy
+    # Apple's frameworks do not survive a copy, and nor does CUDA.
+    if sys.platform != "linux" or initialized_cuda():
         _serve(jobs, answers)
         os._exit(0)  # a thread may wait in TVM for a server that does not answer
     while True:
