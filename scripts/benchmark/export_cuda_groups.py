@@ -29,13 +29,17 @@ def attention():
         for queries, keys, threads in (
             (64, 64, 128),
             (128, 64, 256),
+            (128, 64, 128),
+            (128, 128, 128),
             (128, 128, 256),
             (64, 32, 128),
+            (128, 32, 128),
             (128, 32, 256),
             (64, 128, 128),
         ):
             constants = {"causal": causal, "block_queries": queries, "block_keys": keys}
-            yield extents, constants, HALF, threads, CHOICES[:2]
+            choices = CHOICES[:2] if keys == 64 else CHOICES[:1]
+            yield extents, constants, HALF, threads, choices
 
 
 def matmul():
@@ -44,6 +48,9 @@ def matmul():
         (64, 64, 32, 128),
         (128, 128, 32, 256),
         (128, 128, 64, 256),
+        (128, 128, 32, 128),
+        (128, 128, 64, 128),
+        (128, 256, 32, 256),
         (128, 64, 64, 128),
     ):
         constants = {"block_rows": rows, "block_columns": columns, "block_depth": depth}

@@ -18,6 +18,12 @@ CASES = {
         {**BLOCKS, "causal": True},
         {"group_threads": 128},
     ),
+    "attention d64 two fragments of rows": (
+        "attention",
+        {**HEADS, "queries": 130, "keys": 130, "depth": 64},
+        {"block_queries": 128, "block_keys": 64, "causal": True, "scale": -0.2},
+        {"group_threads": 128},
+    ),
     "attention d128": ("attention", {**HEADS, "depth": 128}, BLOCKS, {"group_threads": 128}),
     "attention collectives": (
         "attention",
@@ -29,6 +35,12 @@ CASES = {
         "matmul",
         {"rows": 64, "depth": 96, "columns": 64},
         {"block_rows": 64, "block_columns": 64},
+        {"group_threads": 128},
+    ),
+    "matmul in squares": (
+        "matmul",
+        {"rows": 128, "depth": 40, "columns": 128},
+        {"block_rows": 128, "block_columns": 128},
         {"group_threads": 128},
     ),
     "matmul two by two": (
@@ -46,7 +58,13 @@ CASES = {
         "group_normalization", {"batch": 1, "channels": 6, "pixels": 200}, {}, {}
     ),
 }  # fmt: skip
-FRAGMENT = ("attention d64", "attention d64 causal ragged", "attention d128", "matmul_softmax")
+FRAGMENT = (
+    "attention d64",
+    "attention d64 causal ragged",
+    "attention d64 two fragments of rows",
+    "attention d128",
+    "matmul_softmax",
+)
 
 
 PAIRS = [(case, "float16") for case in CASES]

@@ -15,6 +15,8 @@ from tvm_tilex.plan.group_facts import (
     TileFacts,
 )
 from tvm_tilex.plan.group_memory import Touch, fences, lifetimes, offsets
+from tvm_tilex.plan.group_products import MatrixAtom, arrange
+from tvm_tilex.plan.group_registers import live_words, register_words
 from tvm_tilex.plan.planner import PlanRefusal
 
 TARGET = TargetFacts(max_threads=1024, shared_bytes=32768, lanes=32)
@@ -187,3 +189,60 @@ def test_a_plan_reads_back_from_its_text():
     assert len(plan.candidates) >= 10
     assert plan.score == min(c.score for c in plan.candidates if c.score is not None)
     assert "groups of" in plan.describe()
+
+
+# Registers
+
+
+def test_a_carried_tile_and_its_next_value_share_registers():
+    # state 0; loop { 1 = f(state); 2 = g(1); state = 2 }; out = state
+    phases = [
+        elements(store=0),
+        elements(own_loads=(0,), store=1, loops=(0,)),
+        elements(own_loads=(1,), store=2, loops=(0,)),
+        elements(own_loads=(2,), store=0, loops=(0,)),
+        elements(own_loads=(0,)),
+    ]
+    tiles = [TileFacts(name, 64, 4) for name in "abc"]
+    facts = group(phases, tiles, [LoopFacts(8, 1, 4)])
+    assert live_words(facts, {0: 64, 1: 64, 2: 64}) == 64
+    late = dataclasses.replace(phases[3], own_loads=(0, 2))  # the old value is needed to the end
+    facts = dataclasses.replace(facts, phases=(*phases[:3], late, phases[4]))
+    assert live_words(facts, {0: 64, 1: 64, 2: 64}) == 128
+    assert live_words(facts, {1: 64, 2: 64}) == 64
+
+
+def test_a_value_lives_around_the_loop_that_reads_it():
+    phases = [
+        elements(store=0),
+        elements(own_loads=(0,), store=1, loops=(0,)),
+        elements(own_loads=(1,), loops=(0,)),
+        elements(store=2, loops=(0,)),
+        elements(own_loads=(2,), loops=(0,)),
+    ]
+    facts = group(phases, [TileFacts(n, 64, 4) for n in "abc"], [LoopFacts(8, 1, 5)])
+    assert live_words(facts, {0: 10, 1: 20, 2: 40}) == 50
+    assert live_words(facts, {}) == 0
+
+
+def test_what_a_thread_may_hold_falls_with_the_threads():
+    assert register_words(128, "cuda", 256) == 215
+    assert register_words(1024, "cuda", 256) == 24
+    assert register_words(1024, "metal", 256) == 256
+
+
+@pytest.mark.parametrize(("used", "grid"), [(False, (2, 2)), (True, (4, 1))])
+def test_fragments_are_square_unless_their_rows_are_used(used, grid):
+    atom = MatrixAtom("m16n8k16", 16, 8, 16, "float16", registers=True)
+    product = PhaseFacts(
+        PhaseKind.product, 128 * 128, 32, rows=128, columns=128, factor="float16", aligned=0,
+        store=0, own_loads=(0,),
+    )  # fmt: skip
+    fold = PhaseFacts(
+        REDUCTION, 128, 128, collective=True, loads=(0,), row_loads=(0,), row_aligned=0
+    )
+    tile = TileFacts("c", 128 * 128, 4, aligned=0, row=128)
+    facts = group([product, *([fold] if used else [])], [tile])
+    found = arrange(facts, product, 128, 32, GroupRequest(), (atom,))
+    assert (found.down, found.across) == grid
+    assert found.slots == 128

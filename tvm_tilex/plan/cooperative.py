@@ -27,9 +27,11 @@ from tvm_tilex.plan.group_placement import (
     class_slots,
     doubled_tiles,
     private_slots,
+    private_words,
     shared_touches,
 )
 from tvm_tilex.plan.group_products import Arrangement, MatrixAtom, arrange
+from tvm_tilex.plan.group_registers import live_words
 from tvm_tilex.plan.planner import PlanRefusal
 
 __all__ = ["CooperativePlan", "GroupCandidate", "Placement", "plan_cooperative", "work_threads"]
@@ -74,8 +76,8 @@ class CooperativePlan:
     two versions are filled before it). ``independent_subgroups`` is whether
     the group is one SIMD group, so that a fence need only order its lanes.
     Where ``asynchronous``, tiles of two versions are filled by copies that are waited for at the
-    end of an iteration. ``prices`` are the
-    phases' prices in thread rounds, times their repeats.
+    end of an iteration. ``private_scalars`` are the most words of a thread's private slots that are
+    live at once. ``prices`` are the phases' prices in thread rounds, times their repeats.
     """
 
     programs: int
@@ -212,7 +214,7 @@ def _placed(
     slots |= rows
     factors = frozenset(facts.phases[number].first_factor for number in owned_factors)
     private = private_slots(
-        facts, realizations, arrangements, slots, request, frozenset(rows), factors
+        facts, realizations, arrangements, slots, threads, request, frozenset(rows), factors
     )
     if isinstance(private, str):
         return private
@@ -252,7 +254,7 @@ def _placed(
         ).total
         for n, phase in enumerate(facts.phases)
     )
-    scalars = sum(private.values())
+    scalars = live_words(facts, private_words(facts, private))
     return CooperativePlan(
         programs=facts.programs,
         threads=threads,

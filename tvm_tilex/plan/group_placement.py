@@ -5,8 +5,9 @@ from __future__ import annotations
 from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseKind
 from tvm_tilex.plan.group_memory import Touch
 from tvm_tilex.plan.group_products import Arrangement
+from tvm_tilex.plan.group_registers import live_words, register_words
 
-__all__ = ["class_slots", "doubled_tiles", "private_slots", "shared_touches"]
+__all__ = ["class_slots", "doubled_tiles", "private_slots", "private_words", "shared_touches"]
 
 
 def class_slots(
@@ -27,6 +28,7 @@ def private_slots(
     realizations: tuple[str, ...],
     arrangements: tuple[Arrangement | None, ...],
     slots: dict[int, int],
+    threads: int,
     request: GroupRequest,
     rows: frozenset[int],
     factors: frozenset[int],
@@ -62,16 +64,23 @@ def private_slots(
                 return f"{known.name} is placed in private memory, but read by other threads"
             must.add(tile)
             wanted.setdefault(tile, slots.get(known.aligned, known.elements))
-    words = {t: -(-slots * facts.tiles[t].item_bytes // 4) for t, slots in wanted.items()}
-    total = sum(words[tile] for tile in must)
-    if total > request.max_private:
-        return f"{total} private scalars a thread exceed {request.max_private}"
+    words = private_words(facts, wanted)
+    most = register_words(threads, request.kind, request.max_private)
+    needed = live_words(facts, {tile: words[tile] for tile in must})
+    if needed > most:
+        return f"{needed} private scalars a thread exceed {most}"
+    if live_words(facts, words) <= most:
+        return wanted
+    kept = set(must)
     for tile in sorted(set(wanted) - must, key=lambda t: (wanted[t], t)):
-        total += words[tile]
-        if total > request.max_private:
-            total -= words[tile]
-            del wanted[tile]
-    return wanted
+        if live_words(facts, {t: words[t] for t in (*kept, tile)}) <= most:
+            kept.add(tile)
+    return {tile: slots for tile, slots in wanted.items() if tile in kept}
+
+
+def private_words(facts: GroupFacts, slots: dict[int, int]) -> dict[int, int]:
+    """Registers of a thread for each tile by its private slots."""
+    return {tile: -(-count * facts.tiles[tile].item_bytes // 4) for tile, count in slots.items()}
 
 
 def shared_touches(

@@ -55,7 +55,7 @@ def arrange(
     plain = phase.rows > 0 and phase.columns > 0
     if plain and request.products in (None, "matrix") and threads % lanes == 0:
         for atom in atoms:
-            found = _on_atom(phase, threads // lanes, lanes, atom)
+            found = _on_atom(facts, phase, threads // lanes, lanes, atom)
             if found is not None:
                 return found
     if plain and request.products != "scalar":
@@ -63,7 +63,10 @@ def arrange(
     return Arrangement("scalar", slots=-(-phase.count // threads))
 
 
-def _on_atom(phase: PhaseFacts, subgroups: int, lanes: int, atom: MatrixAtom) -> Arrangement | None:
+def _on_atom(
+    facts: GroupFacts, phase: PhaseFacts, subgroups: int, lanes: int, atom: MatrixAtom
+) -> Arrangement | None:
+    """SIMD groups over the fragments: whole rows where rows are used on, else the fewest loads."""
     fits = (
         atom.factor == phase.factor
         and phase.rows % atom.rows == 0
@@ -75,13 +78,35 @@ def _on_atom(phase: PhaseFacts, subgroups: int, lanes: int, atom: MatrixAtom) ->
     tiles_down, tiles_across = phase.rows // atom.rows, phase.columns // atom.columns
     if not atom.registers:
         return Arrangement("matrix", atom=atom.name)
+    best: tuple[float, int, int] | None = None
     for down in range(min(subgroups, tiles_down), 0, -1):
         across = subgroups // down
         if subgroups % down or tiles_down % down or tiles_across % across:
             continue
-        slots = (tiles_down // down) * (tiles_across // across) * atom.rows * atom.columns // lanes
-        return Arrangement("matrix", down, across, slots, atom.name)
-    return None
+        # One load fills a fragment of the first factor, or two neighbouring ones of the second.
+        loads = tiles_down / down + tiles_across / across / 2
+        if best is None or (loads < best[0] and not _rows_used(facts, phase)):
+            best = (loads, down, across)
+    if best is None:
+        return None
+    _, down, across = best
+    slots = (tiles_down // down) * (tiles_across // across) * atom.rows * atom.columns // lanes
+    return Arrangement("matrix", down, across, slots, atom.name)
+
+
+def _rows_used(facts: GroupFacts, product: PhaseFacts) -> bool:
+    """Whether phases fold or scale the product's rows, or multiply them with another factor."""
+    products = {p.aligned for p in facts.phases if p.kind is PhaseKind.product}
+    for phase in facts.phases:
+        folds = bool(phase.row_loads) and phase.row_aligned == product.aligned
+        scales = bool(phase.row_reads) and phase.aligned == product.aligned
+        if folds or scales:
+            return True
+        if phase.first_factor >= 0:
+            factor = facts.tiles[phase.first_factor].aligned
+            if factor in products and product.aligned in (factor, phase.aligned):
+                return True
+    return False
 
 
 def _on_threads(phase: PhaseFacts, threads: int) -> Arrangement:

@@ -63,15 +63,18 @@ def attention(
                 at = step.index() * block_keys
                 k = key[tx.coord(b, h, at, 0), tx.shape(1, 1, keys, depth)]
                 v = value[tx.coord(b, h, at, 0), tx.shape(1, 1, keys, depth)]
-                scores = tx.dot(q, k, tx.full(tx.shape(queries, keys), 0.0)) * factor
+                scores = tx.dot(q, k, tx.full(tx.shape(queries, keys), 0.0))
+                if factor < 0:
+                    scores = -scores
                 place = tx.coordinate(keys) + tx.coordinate(at)
                 if causal:
                     seen = (tx.coordinate(queries) + tx.coordinate(first)) >= place
                     scores = tx.where(seen, scores, -math.inf)
                 if length % block_keys:  # keys past the end score 0, since they load as zero
                     scores = scores + tx.where(place < length, 0.0, -math.inf)
-                higher = tx.maximum(peak, tx.reduce(scores, keys, tx.maximum))
-                weights = tx.exp2(scores - higher)
+                # Scaling keeps the order, so that the largest score alone is scaled before.
+                higher = tx.maximum(peak, tx.reduce(scores, keys, tx.maximum) * abs(factor))
+                weights = tx.exp2(tx.fma(scores, abs(factor), -higher))
                 fade = tx.exp2(peak - higher)
                 step.carry(
                     higher,
