@@ -18,7 +18,7 @@ from tvm_tilex.ir.program import ViewAccess
 from tvm_tilex.ir.types import DType, dtype_of, numpy_dtype
 from tvm_tilex.kernels import gradient_oracles, gradients, oracles
 from tvm_tilex.kernels.shapes import ROWS_PER_BLOCK
-from tvm_tilex.kernels.tolerances import Comparison, compare
+from tvm_tilex.kernels.tolerances import TOLERANCES, Comparison, compare
 from tvm_tilex.lang.kernel import TensorSpec, TileKernel
 
 __all__ = ["KernelEntry", "entries", "gradient_entries"]
@@ -129,6 +129,8 @@ class KernelEntry:
         )
 
     def _magnitudes(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        if not TOLERANCES[self.operation].cancels:
+            return (None,) * len(self.outputs)
         if self.magnitude is None:
             total = np.abs(np.asarray(arguments[0]).astype(np.float64)).sum(axis=1)
             return (total,) * len(self.outputs)
