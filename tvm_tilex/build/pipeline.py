@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm_tilex import transform
 from tvm_tilex.build import cuda_compile, metal_compile
+from tvm_tilex.build.processor import processor_facts
 from tvm_tilex.build.target_config import register_cost_policies
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
@@ -35,6 +36,7 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
             transform.ElementaryFunctions(target),
             transform.VectorizeReductions(),
             transform.VectorizeDomains(),
+            transform.PlanRows(processor_facts(target)),
             transform.PrefetchRows(),
             transform.BlockPrograms(),
         ]

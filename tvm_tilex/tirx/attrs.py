@@ -6,6 +6,9 @@ Loops
     On the root loop of a nest: its number. Its iterations are independent programs.
 ``tilex.binding``
     On the same loop, ``"subgroup"`` when the source demands SIMD groups.
+``tilex.block`` / ``tilex.together``
+    On the same loop of a CPU's function: how many programs make one parallel iteration, and how
+    many of those go through the program's phases side by side.
 ``tilex.nested``
     On a serial loop that runs a nested parallel nest.
 ``tilex.domain``
@@ -57,6 +60,7 @@ from typing import Any
 __all__ = [
     "ALIGNMENT",
     "BINDING",
+    "BLOCK",
     "DIMENSIONS",
     "DOMAIN",
     "DOT",
@@ -79,6 +83,7 @@ __all__ = [
     "REDUCTION",
     "REPARTITION",
     "STAGE",
+    "TOGETHER",
     "VALUE",
     "annotation",
     "noalias",
@@ -86,6 +91,8 @@ __all__ = [
 
 PARALLEL = "tilex.parallel"
 BINDING = "tilex.binding"
+BLOCK = "tilex.block"
+TOGETHER = "tilex.together"
 NESTED = "tilex.nested"
 DOMAIN = "tilex.domain"
 GROUP = "tilex.group"

@@ -16,6 +16,7 @@ _PASSES = {
     "MapGroups": "tvm_tilex.transform.map_groups",
     "MapSubgroups": "tvm_tilex.transform.map_subgroups",
     "PadDimensions": "tvm_tilex.transform.pad_dimensions",
+    "PlanRows": "tvm_tilex.transform.plan_rows",
     "PlanGroups": "tvm_tilex.transform.plan_groups",
     "PrefetchRows": "tvm_tilex.transform.prefetch_rows",
     "ProveReductions": "tvm_tilex.transform.prove_reductions",

@@ -16,8 +16,9 @@ After, with B programs a block::
 
 A narrow row costs less than an allocation. Programs are independent and read no storage that they
 have not written, so that one may follow another in the same storage. Small buffers go on the stack
-of the thread: TVM's workspace would keep LLVM from holding them in registers. Reads
-``tilex.parallel``; a block's work is bounded, so that every thread gets its share.
+of the thread: TVM's workspace would keep LLVM from holding them in registers. Reads and removes
+what ``PlanRows`` decided; where several rows run together, a block is groups of rows whose phases
+stand one after the other (:mod:`.row_phases`).
 """
 
 from __future__ import annotations
@@ -27,15 +28,21 @@ from typing import Any
 
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import ON_STACK, IRModule, PrimFunc, element_bytes, structural_map, tirx
-from tvm_tilex.transform.common import chunked, is_stage, sequence, serial, substitute, tilex_pass
+from tvm_tilex.transform.common import (
+    ceil_divided,
+    chunked,
+    is_stage,
+    sequence,
+    serial,
+    statements_of,
+    substitute,
+    tilex_pass,
+)
+from tvm_tilex.transform.row_phases import by_phases
 
-__all__ = ["BlockPrograms"]
+__all__ = ["STACK_BYTES", "BlockPrograms"]
 
-_STACK_BYTES = 512  # of one buffer; several of a program fit any thread's stack
-_MOST_PROGRAMS = 16
-_WORK = 1 << 17  # elements that a block's loops pass over
-_LEAST_BLOCKS = 128
-_DYNAMIC_WORK = 1 << 13  # the same where the number of programs is not known
+STACK_BYTES = 512  # of one buffer; several of a program fit any thread's stack
 
 
 @tilex_pass("BlockPrograms")
@@ -46,8 +53,8 @@ class BlockPrograms:
         """Rewrite every root loop over programs."""
         if not is_stage(func, "scheduled"):
             return func
-        body = structural_map(func.body, (tirx.AllocBuffer, _on_stack), order="post")
-        return func.with_body(structural_map(body, (tirx.For, _block), order="post"))
+        body = structural_map(func.body, (tirx.For, _block), order="post")
+        return func.with_body(structural_map(body, (tirx.AllocBuffer, _on_stack), order="post"))
 
 
 def _on_stack(allocation: Any) -> Any:
@@ -56,47 +63,48 @@ def _on_stack(allocation: Any) -> Any:
     if buffer.scope() != "local" or not all(isinstance(e, tirx.IntImm) for e in shape):
         return allocation
     elements = math.prod(int(extent.value) for extent in shape)
-    if elements * element_bytes(buffer) > _STACK_BYTES:
+    if elements * element_bytes(buffer) > STACK_BYTES:
         return allocation
     return tirx.AllocBuffer(buffer, annotations={ON_STACK: tirx.IntImm("int32", 1)})
 
 
 def _block(root: Any) -> Any:
-    if attrs.annotation(root, attrs.PARALLEL) is None or root.kind != tirx.ForKind.PARALLEL:
+    programs = attrs.annotation(root, attrs.BLOCK)
+    if programs is None:
         return root
-    programs = _programs_per_block(root)
-    if programs == 1:
-        return root
+    together = attrs.annotation(root, attrs.TOGETHER)
     index, total = str(root.loop_var.ty.dtype), root.extent
-    size = tirx.IntImm(index, programs)
-    block, row = tirx.Var("block", index), tirx.Var(root.loop_var.name, index)
+    block = tirx.Var("block", index)
     blocks, left = chunked(total + tirx.IntImm(index, programs - 1), programs)
-    count: Any = programs
-    if not isinstance(left, tirx.IntImm) or left.value != programs - 1:
-        count = tirx.min(size, total - block * size)
-    body = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
-    hoisted = [s for s in body if isinstance(s, tirx.AllocBuffer) and not s.annotations]
+    whole = isinstance(left, tirx.IntImm) and left.value == programs - 1
+    first = block * tirx.IntImm(index, programs)
+    count = programs if whole else tirx.min(tirx.IntImm(index, programs), total - first)
+    if together == 1:
+        inner = _one_by_one(root, first, count)
+    else:
+        inner = _phase_by_phase(root, first, count, together)
+    kept = (attrs.BLOCK, attrs.TOGETHER)
+    annotations = {k: v for k, v in dict(root.annotations).items() if k not in kept}
+    return serial(block, blocks, inner, root.kind, annotations)
+
+
+def _one_by_one(root: Any, first: Any, count: Any) -> Any:
+    row = tirx.Var(root.loop_var.name, str(root.loop_var.ty.dtype))
+    body = statements_of(root.body)
+    hoisted = [s for s in body if isinstance(s, tirx.AllocBuffer) and _on_stack(s) is s]
     rest = [s for s in body if not any(s.same_as(h) for h in hoisted)]
-    program = substitute(sequence(*rest), {root.loop_var: block * size + row})
-    inner = sequence(*hoisted, serial(row, count, program))
-    return serial(block, blocks, inner, root.kind, dict(root.annotations))
+    program = substitute(sequence(*rest), {root.loop_var: first + row})
+    return sequence(*hoisted, serial(row, count, program))
 
 
-def _programs_per_block(root: Any) -> int:
-    work = max(1, _work(root.body))
-    if not isinstance(root.extent, tirx.IntImm):  # few programs must still reach every thread
-        return max(1, min(_MOST_PROGRAMS, _DYNAMIC_WORK // work))
-    fitting = min(_MOST_PROGRAMS, _WORK // work)
-    return max(1, min(fitting, int(root.extent.value) // _LEAST_BLOCKS))
-
-
-def _work(statement: Any) -> int:
-    """Elements that a statement's loops pass over; a block's whole work where one is dynamic."""
-    if isinstance(statement, tirx.SeqStmt):
-        return sum(map(_work, statement.seq))
-    if isinstance(statement, tirx.For):
-        known = isinstance(statement.extent, tirx.IntImm)
-        return (int(statement.extent.value) if known else _WORK) * _work(statement.body)
-    if isinstance(statement, tirx.IfThenElse):
-        return _work(statement.then_case)
-    return 1
+def _phase_by_phase(root: Any, first: Any, count: Any, together: int) -> Any:
+    """Groups of ``together`` rows; ``count``, if it is a number, is a multiple of that."""
+    index = str(root.loop_var.ty.dtype)
+    group, size = tirx.Var("group", index), tirx.IntImm(index, together)
+    begin = group * size
+    rows: Any = together if isinstance(count, int) else tirx.min(size, count - begin)
+    allocations, loops = by_phases(
+        statements_of(root.body), root.loop_var, first + begin, together, rows
+    )
+    groups = count // together if isinstance(count, int) else ceil_divided(count, together)
+    return sequence(*allocations, serial(group, groups, sequence(*loops)))

@@ -30,6 +30,7 @@ __all__ = [
     "replace_loops",
     "sequence",
     "serial",
+    "statements_of",
     "substitute",
     "thread_axis",
     "tilex_pass",
@@ -72,6 +73,11 @@ def sequence(*statements: Any) -> Any:
     if not kept:
         return None
     return kept[0] if len(kept) == 1 else tirx.SeqStmt(kept)
+
+
+def statements_of(body: Any) -> list[Any]:
+    """The statements of a body in order."""
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
 
 
 def serial(

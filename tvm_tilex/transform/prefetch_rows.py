@@ -16,7 +16,8 @@ After::
 A processor's own prefetching follows misses, and a second pass over a row that is in the cache has
 none: memory would rest until the next row begins. The first loop of a program that reads only rows
 which the program has read before carries the prefetches; short rows have none, nor have wide ones
-of which two would not stay in a core's cache.
+of which two would not stay in a core's cache. Where several rows run together, the next row is
+that of the next group.
 
 A program that passes over each row once, and folds it, asks for what lies a fixed distance ahead::
 
@@ -37,49 +38,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.effects import is_compact
-from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import (
     IRModule,
     PrimFunc,
     call,
-    element_bytes,
     structural_map,
-    structural_walk,
     tirx,
 )
 from tvm_tilex.tirx.register import PREFETCH
-from tvm_tilex.transform.common import is_stage, sequence, substitute, tilex_pass, with_body
+from tvm_tilex.transform.common import (
+    is_stage,
+    sequence,
+    statements_of,
+    substitute,
+    tilex_pass,
+    with_body,
+)
+from tvm_tilex.transform.row_access import RowAccess, row_loads, row_stores
 
 __all__ = ["PrefetchRows"]
 
 _LINE = 64  # bytes
 _SHORTEST, _WIDEST = 2048, 1 << 18  # bytes of a row that is read more than once
+_SHORTEST_TOGETHER = 256  # the same where several rows run together
 _SHORTEST_STREAM = 256  # bytes of a row that is read once
 _NEAREST = 1 << 14  # bytes of a row that the first level of the cache is asked to hold
 _AHEAD = 1 << 12  # bytes from the use of a row that is read once to what is asked for
 _READ, _WRITE = 0, 1
 _FIRST_LEVEL, _SECOND_LEVEL, _DATA = 3, 2, 1
-
-
-@dataclass(frozen=True)
-class _Access:
-    """An element of a global buffer in the program's own row."""
-
-    buffer: Any
-    indices: tuple[Any, ...]
-
-    @property
-    def row_bytes(self) -> int | None:
-        """Bytes of the buffer's last dimension, if that is known and not 0."""
-        extent = self.buffer.ty.shape[-1]
-        if not isinstance(extent, tirx.IntImm) or not extent.value:
-            return None
-        return int(extent.value) * self.element_bytes
-
-    @property
-    def element_bytes(self) -> int:
-        return element_bytes(self.buffer)
 
 
 @tilex_pass("PrefetchRows")
@@ -99,27 +86,26 @@ class PrefetchRows:
 def _root(root: Any) -> Any:
     if attrs.annotation(root, attrs.PARALLEL) is None:
         return root
-    body = root.body
-    statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    statements = statements_of(root.body)
     program = root.loop_var
     seen: list[Any] = []
     for position, statement in enumerate(statements):
-        rows = _row_loads(statement, program)
-        if not any(_passes_over(statement, access) for access in rows):
+        rows = row_loads(statement, program)
+        if not any(passes_over(statement, access) for access in rows):
             continue  # what is left of a row after whole vectors
         read = [access.buffer for access in rows]
         if all(any(buffer.same_as(old) for old in seen) for buffer in read):
-            stored = _row_stores(statements[position + 1 :], program)
+            stored = row_stores(statements[position + 1 :], program)
             statements[position] = _with_prefetches(statement, _second_pass(root, stored), root)
             return with_body(root, sequence(*statements))
         seen += read
-    if not seen or _row_stores(statements, program) or _is_one(root.extent):
+    if not seen or row_stores(statements, program) or _is_one(root.extent):
         return root
     streamed = [_with_prefetches(statement, _stream(root), root) for statement in statements]
     return with_body(root, sequence(*streamed))
 
 
-def _passes_over(statement: Any, access: _Access) -> bool:
+def passes_over(statement: Any, access: RowAccess) -> bool:
     """Whether a statement's loops pass over half of the row or more."""
     passed = 0
 
@@ -139,88 +125,46 @@ def _passes_over(statement: Any, access: _Access) -> bool:
     return 2 * passed * access.element_bytes >= _size(access)
 
 
-def _row_loads(statement: Any, program: Any) -> list[_Access]:
-    """Contiguous loads of the program's rows by a statement's vector loops, each buffer once."""
-    found: list[_Access] = []
-
-    def visit(loop: Any) -> None:
-        if loop.kind != tirx.ForKind.VECTORIZED:
-            return
-        for load in loads(loop.body):
-            access = _Access(load.source, tuple(load.indices))
-            known = any(load.source.same_as(other.buffer) for other in found)
-            if not known and _of_row(access, program, loop.loop_var):
-                found.append(access)
-
-    structural_walk(statement, (tirx.For, visit))
-    return found
-
-
-def _row_stores(statements: list[Any], program: Any) -> list[_Access]:
-    """What the vector loops of later statements write into the program's rows."""
-    found: list[_Access] = []
-
-    def visit(loop: Any) -> None:
-        if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(loop.body, tirx.BufferStore):
-            return
-        access = _Access(loop.body.buffer, tuple(loop.body.indices))
-        known = any(access.buffer.same_as(other.buffer) for other in found)
-        if not known and _of_row(access, program, loop.loop_var):
-            found.append(access)
-
-    for statement in statements:
-        structural_walk(statement, (tirx.For, visit))
-    return found
-
-
-def _of_row(access: _Access, program: Any, lane: Any) -> bool:
-    if access.buffer.scope() != "global" or len(access.indices) < 2:
-        return False
-    if access.row_bytes is None:
-        return False
-    *outer, last = access.indices
-    own = any(mentions(index, program) for index in outer)
-    return own and mentions(last, lane) and not any(mentions(index, lane) for index in outer)
-
-
 @dataclass(frozen=True)
 class _Wanted:
     """An element to ask for, with the program and the use it is asked for."""
 
-    access: _Access
+    access: RowAccess
     program: Any
     use: int
     level: int
 
 
-def _second_pass(root: Any, stored: list[_Access]) -> Callable[[list[_Access]], list[_Wanted]]:
+def _second_pass(root: Any, stored: list[RowAccess]) -> Callable[[list[RowAccess]], list[_Wanted]]:
     """The next program's rows, and the lines that this one will write."""
-    program, one = root.loop_var, _like(root.loop_var, 1)
-    following = tirx.min(program + one, root.extent - one)
+    program, together = root.loop_var, attrs.annotation(root, attrs.TOGETHER) or 1
+    last = root.extent - _like(program, 1)
+    following = tirx.min(program + _like(program, together), last)
+    shortest = _SHORTEST if together == 1 else _SHORTEST_TOGETHER
 
-    def wanted(rows: list[_Access]) -> list[_Wanted]:
-        near = [access for access in rows if _SHORTEST <= _size(access) <= _WIDEST]
+    def wanted(rows: list[RowAccess]) -> list[_Wanted]:
+        near = [access for access in rows if shortest <= _size(access) <= _WIDEST]
         if not near:
             return []
         found = [_Wanted(access, following, _READ, _level(access)) for access in near]
         for access in stored:
             if access.row_bytes == near[0].row_bytes:
-                here = _Access(access.buffer, (*access.indices[:-1], near[0].indices[-1]))
+                here = RowAccess(access.buffer, (*access.indices[:-1], near[0].indices[-1]))
                 found.append(_Wanted(here, program, _WRITE, _level(access)))
         return found
 
     return wanted
 
 
-def _stream(root: Any) -> Callable[[list[_Access]], list[_Wanted]]:
+def _stream(root: Any) -> Callable[[list[RowAccess]], list[_Wanted]]:
     """What lies :data:`_AHEAD` bytes, or as many whole rows, behind the rows that are read."""
     program, stop = root.loop_var, root.extent
 
-    def wanted(rows: list[_Access]) -> list[_Wanted]:
+    def wanted(rows: list[RowAccess]) -> list[_Wanted]:
         long = [access for access in rows if _size(access) >= _SHORTEST_STREAM]
         return [ahead(access) for access in long if is_compact(access.buffer)]
 
-    def ahead(access: _Access) -> _Wanted:
+    def ahead(access: RowAccess) -> _Wanted:
         size = _size(access)
         *outer, last = access.indices
         if size <= _AHEAD:
@@ -231,16 +175,16 @@ def _stream(root: Any) -> Callable[[list[_Access]], list[_Wanted]]:
         if not isinstance(stop, tirx.IntImm):
             row = tirx.max(row, _like(program, 0))
         moved = (*outer, last + _like(last, _AHEAD // access.element_bytes))
-        return _Wanted(_Access(access.buffer, moved), row, _READ, _FIRST_LEVEL)
+        return _Wanted(RowAccess(access.buffer, moved), row, _READ, _FIRST_LEVEL)
 
     return wanted
 
 
-def _size(access: _Access) -> int:
+def _size(access: RowAccess) -> int:
     return access.row_bytes or 0
 
 
-def _level(access: _Access) -> int:
+def _level(access: RowAccess) -> int:
     return _FIRST_LEVEL if _size(access) <= _NEAREST else _SECOND_LEVEL
 
 
@@ -253,7 +197,7 @@ def _is_one(extent: Any) -> bool:
 
 
 def _with_prefetches(
-    statement: Any, wanted: Callable[[list[_Access]], list[_Wanted]], root: Any
+    statement: Any, wanted: Callable[[list[RowAccess]], list[_Wanted]], root: Any
 ) -> Any:
     """The statement with prefetches in front of its vector loops that read the program's rows."""
 
@@ -261,7 +205,7 @@ def _with_prefetches(
         lanes = loop.body
         if not isinstance(lanes, tirx.For) or lanes.kind != tirx.ForKind.VECTORIZED:
             return loop
-        rows = _row_loads(lanes, root.loop_var)
+        rows = row_loads(lanes, root.loop_var)
         if not rows:
             return loop
         asked = [part for each in wanted(rows) for part in _prefetches(each, root.loop_var, lanes)]
