@@ -3,12 +3,13 @@
     python scripts/benchmark/cpu_kernels.py [--shape 4096x4096 ...] [--rounds 40] [--json]
     python scripts/benchmark/cpu_kernels.py --threads 1 --clock cpu    # on a machine that is loaded
 
-In a cell, every contender runs once a round, one after the other, so that what disturbs one
-disturbs all; the least and the median of the rounds are kept. ``copy`` moves as many bytes as the
-kernel must: half of them read, half written. ``--clock cpu`` counts the time that this thread has
-run, which waiting for a processor does not lengthen; it means one thread. Outputs of ours and of
-the copy are allocated before, torch's are its own; ``eager out`` writes into an allocated one where
-torch has such a form. Ratios compare figures of this run alone.
+In a cell, every contender runs once a round, in an order that changes: what disturbs one disturbs
+all, and none always finds what the same one before left in the cache. The least and the median of
+the rounds are kept. ``copy`` moves as many bytes as the kernel must: half of them read, half
+written. ``--clock cpu`` counts the time that this thread has run, which waiting for a processor
+does not lengthen; it means one thread. All arrays are torch's, aligned to 64 bytes. Outputs of ours
+and of the copy are allocated before, torch's are its own; ``eager out`` writes into an allocated
+one where torch has such a form. Ratios compare figures of this run alone.
 
 Idle threads of either pool sleep (``OMP_WAIT_POLICY=PASSIVE``, ``TVM_THREAD_POOL_SPIN_COUNT=0``):
 otherwise those of the contender before spin on the processors that the next one needs.
@@ -19,6 +20,7 @@ for softmax 3x4096.
 
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -63,8 +65,10 @@ def interleaved(contenders, rounds, clock):
     for run in contenders.values():
         run()
         run()
+    order, generator = list(contenders.items()), random.Random(0)
     for _ in range(rounds):
-        for name, run in contenders.items():
+        generator.shuffle(order)
+        for name, run in order:
             begin = clock()
             run()
             times[name].append(1e3 * (clock() - begin))
@@ -79,7 +83,7 @@ def cell(torch, name, shape, rounds, clock, with_compile):
 
     rows, columns = map(int, shape.split("x"))
     entry = kernels.catalog()[name]
-    arrays = [torch.from_numpy(a) for a in entry.arguments(rows, columns)]
+    arrays = [torch.from_numpy(a).clone() for a in entry.arguments(rows, columns)]
     inputs = [a for i, a in enumerate(arrays) if i not in entry.outputs]
     artifact = tx.compile(entry.kernel, *entry.specs(rows, columns))
     source = torch.randn(entry.useful_bytes(rows, columns) // 8)

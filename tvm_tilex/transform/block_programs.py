@@ -32,6 +32,7 @@ from tvm_tilex.transform.common import (
     ceil_divided,
     chunked,
     is_stage,
+    replace_roots,
     sequence,
     serial,
     statements_of,
@@ -53,7 +54,7 @@ class BlockPrograms:
         """Rewrite every root loop over programs."""
         if not is_stage(func, "scheduled"):
             return func
-        body = structural_map(func.body, (tirx.For, _block), order="post")
+        body = replace_roots(func.body, _block)
         return func.with_body(structural_map(body, (tirx.AllocBuffer, _on_stack), order="post"))
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "launch",
     "out_of_root_block",
     "replace_loops",
+    "replace_roots",
     "sequence",
     "serial",
     "statements_of",
@@ -53,6 +54,19 @@ def is_stage(function: PrimFunc, stage: str) -> bool:
 def replace_loops(node: Any, replace: Callable[[Any], Any]) -> Any:
     """Rewrite every For in ``node``, inner ones first; ``replace`` returns the loop to keep it."""
     return structural_map(node, (tirx.For, replace), order="post")
+
+
+def replace_roots(body: Any, replace: Callable[[Any], Any]) -> Any:
+    """Rewrite the parallel root loops of a function's body; ``replace`` may return its argument."""
+    if isinstance(body, tirx.SeqStmt):
+        return sequence(*(replace_roots(statement, replace) for statement in body.seq))
+    if isinstance(body, tirx.For):
+        return body if attrs.annotation(body, attrs.PARALLEL) is None else replace(body)
+
+    def visit(loop: Any) -> Any:
+        return loop if attrs.annotation(loop, attrs.PARALLEL) is None else replace(loop)
+
+    return replace_loops(body, visit)
 
 
 def substitute(node: Any, replacements: dict[Any, Any]) -> Any:

@@ -22,13 +22,12 @@ from tvm_tilex.tirx.compat import (
     IRModule,
     PrimFunc,
     element_bytes,
-    structural_map,
     structural_walk,
     tirx,
 )
 from tvm_tilex.tirx.elementary import FUNCTIONS, SCALEF
 from tvm_tilex.transform.block_programs import STACK_BYTES
-from tvm_tilex.transform.common import is_stage, statements_of, tilex_pass
+from tvm_tilex.transform.common import is_stage, replace_roots, statements_of, tilex_pass
 from tvm_tilex.transform.row_access import row_loads, row_stores
 from tvm_tilex.transform.row_phases import phases_of
 
@@ -52,10 +51,10 @@ class PlanRows:
         """Annotate every root loop over programs that is worth a block."""
         if not is_stage(func, "scheduled"):
             return func
-        return func.with_body(structural_map(func.body, (tirx.For, self._plan), order="post"))
+        return func.with_body(replace_roots(func.body, self._plan))
 
     def _plan(self, root: Any) -> Any:
-        if attrs.annotation(root, attrs.PARALLEL) is None or root.kind != tirx.ForKind.PARALLEL:
+        if root.kind != tirx.ForKind.PARALLEL:
             return root
         programs = _programs_per_block(root)
         together = self._together(root, programs)
@@ -78,7 +77,7 @@ class PlanRows:
 
     def _together(self, root: Any, programs: int) -> int:
         body = statements_of(root.body)
-        if not _calls_elementary(body) or len(phases_of(body)) == 1:
+        if programs == 1 or not _calls_elementary(body) or len(phases_of(body)) == 1:
             return 1
         size = _row_bytes(body, root.loop_var)
         return 1 if size is None else rows_together(size, programs, self.processor)
@@ -116,6 +115,8 @@ def _row_bytes(body: list[Any], program: Any) -> int | None:
 
 
 def _programs_per_block(root: Any) -> int:
+    if isinstance(root.extent, tirx.IntImm) and int(root.extent.value) < 2 * _LEAST_BLOCKS:
+        return 1
     work = max(1, _work(root.body))
     if not isinstance(root.extent, tirx.IntImm):  # few programs must still reach every thread
         return max(1, min(_MOST_PROGRAMS, _DYNAMIC_WORK // work))

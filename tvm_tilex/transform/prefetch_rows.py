@@ -49,6 +49,7 @@ from tvm_tilex.tirx.compat import (
 from tvm_tilex.tirx.register import PREFETCH
 from tvm_tilex.transform.common import (
     is_stage,
+    replace_roots,
     sequence,
     statements_of,
     substitute,
@@ -80,12 +81,10 @@ class PrefetchRows:
         """Rewrite every root loop that passes over its row more than once."""
         if not is_stage(func, "scheduled"):
             return func
-        return func.with_body(structural_map(func.body, (tirx.For, _root), order="post"))
+        return func.with_body(replace_roots(func.body, _root))
 
 
 def _root(root: Any) -> Any:
-    if attrs.annotation(root, attrs.PARALLEL) is None:
-        return root
     statements = statements_of(root.body)
     program = root.loop_var
     seen: list[Any] = []
