@@ -20,6 +20,7 @@ from tvm_tilex.build.device_artifact import (
     launches_at,
 )
 from tvm_tilex.build.dump import StageDump
+from tvm_tilex.build.machine_code import NoMachineCode, kept
 from tvm_tilex.build.metal_compile import has_precise_toolchain, source_only
 from tvm_tilex.build.pipeline import register_pipeline
 from tvm_tilex.build.schedule import lowered, schedule
@@ -38,7 +39,7 @@ from tvm_tilex.tirx.compat import IRModule, tvm
 from tvm_tilex.tirx.wellformed import VerifyEachPass
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["Artifact", "call", "compile", "lower"]
+__all__ = ["Artifact", "call", "compile", "compile_text", "lower"]
 
 
 def compile(
@@ -85,6 +86,24 @@ def compile(
     if database:
         return _tuned(program, resolved, options, folder, database)
     return _compiled(program, resolved, options, folder)
+
+
+def compile_text(
+    kernel: TileKernel,
+    *specs: Any,
+    target: Any = "llvm",
+    options: CompileOptions | None = None,
+    **static: Any,
+) -> Artifact:
+    """Compile as :func:`compile` does, but for the plan and the emitted text only.
+
+    The device compiler does not run, which takes most of the time on CUDA; the artifact cannot be
+    launched, and is not cached.
+    """
+    program = _capture(kernel, specs, static)
+    with kept(NoMachineCode()):
+        artifact = _compile(program, resolve_target(target), options or CompileOptions(), None)
+    return replace(artifact, text_only=True)
 
 
 def _compiled(

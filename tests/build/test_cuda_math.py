@@ -4,7 +4,7 @@ import pytest
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
-from tvm_tilex.build import cuda_compile, cuda_toolchain
+from tvm_tilex.build import cuda_compile, cuda_toolchain, machine_code
 from tvm_tilex.errors import TargetError
 from tvm_tilex.tirx.compat import tvm
 
@@ -51,7 +51,7 @@ def test_other_targets_say_nothing():
 def test_the_callback_compiles_ours_and_leaves_the_rest(monkeypatch):
     compiled, others = [], []
     monkeypatch.setattr(
-        cuda_compile, "compile_cubin", lambda *asked: compiled.append(asked[1:]) or b"cubin"
+        machine_code, "compile_cubin", lambda *asked: compiled.append(asked[1:]) or b"cubin"
     )
     stock = tvm.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     source = softmax().source

@@ -156,9 +156,13 @@ def test_lines_where_there_is_no_terminal(report):
     assert lines[0] == "softmax 3x512 float32: 7 candidates"
     assert lines[3] == "3/7 valid    threads=64: 20.0 modelled"
     assert lines[4] == "4/7 refused  threads=96: MappingError: too <wide> & more"
-    assert lines[-1] == (
+    assert lines[-2] == (
         "softmax 3x512 float32: 20.5 modelled with threads=64; "
         "the default takes 41.0 modelled (2.00x)"
+    )
+    assert lines[-1] == (
+        "  3.0 s (): 5 trials (compiling 0.0, validating 0.0, measuring 0.0 s), "
+        "within 2 % of the best after 3; 1 candidates refused"
     )
 
 

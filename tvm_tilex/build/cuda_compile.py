@@ -18,12 +18,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tvm_tilex.build.cuda_toolchain import compile_cubin
+from tvm_tilex.build.machine_code import MachineCode, cubin_for
 from tvm_tilex.errors import TargetError
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, tvm
 
-__all__ = ["expect", "options_of", "register_cuda_compile"]
+__all__ = ["compile_into", "expect", "options_of", "register_cuda_compile"]
 
 _COMPILE, _TEXT = "tvm_callback_cuda_compile", "tvm_callback_cuda_postproc"
 _LINE = re.compile(r"// tilex: (?P<arch>sm_\w+) (?P<math>ieee(?: uncontracted)?)\n")
@@ -59,6 +59,19 @@ def options_of(source: str) -> tuple[str, tuple[str, ...]] | None:
     return found["arch"], ("--fmad=false",) if "uncontracted" in found["math"] else ()
 
 
+def compile_into(code: MachineCode, source: str) -> None:
+    """Compile a source of this package, as loading it would, and keep the result in ``code``.
+
+    Raises
+    ------
+    TargetError
+        If it cannot be compiled. Another source is left to its loading.
+    """
+    wanted = options_of(source)
+    if wanted is not None:
+        code.cubin(source, _runnable(wanted[0]), wanted[1])
+
+
 def register_cuda_compile() -> None:
     """Install both callbacks, unless they are; earlier ones serve everything else."""
     for name, make in ((_TEXT, _mark), (_COMPILE, _compile)):
@@ -83,7 +96,7 @@ def _compile(earlier: Callable[..., Any] | None) -> Callable[[str], Any]:
     def compile_source(source: str) -> Any:
         wanted = options_of(source)
         if wanted is not None:
-            return compile_cubin(source, _runnable(wanted[0]), wanted[1])
+            return cubin_for(source, _runnable(wanted[0]), wanted[1])
         if earlier is None:
             raise TargetError("no callback compiles CUDA source that is not of this package")
         return earlier(source)

@@ -42,13 +42,21 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
         ]
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
+        *before_planning(target, keep_views=keep_views),
+        transform.PlanGroups(target),
+        transform.MapSubgroups(target),
+        transform.MapPrograms(threads=min(256, limit)),
+    ]
+
+
+def before_planning(target: Any, *, keep_views: bool | None = None) -> list[Any]:
+    """The passes of a GPU's :func:`realization` up to the proof that a plan needs."""
+    limit = int(target.attrs.get("max_threads_per_block", 256))
+    return [
         transform.MapGroups(target, threads=min(256, limit)),
         transform.PadDimensions(),
         transform.ForwardViews(target.kind.name == "cuda" if keep_views is None else keep_views),
         transform.ProveReductions(target),
-        transform.PlanGroups(target),
-        transform.MapSubgroups(target),
-        transform.MapPrograms(threads=min(256, limit)),
     ]
 
 

@@ -26,7 +26,7 @@ from tvm_tilex.tirx.compat import IRModule, PrimFunc, tvm
 from tvm_tilex.transform.combine_variants import combine_variants
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["Schedule", "Variant", "lowered", "schedule"]
+__all__ = ["Schedule", "Variant", "lowered", "materializations", "schedule"]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _realize(
     program: Program, target: Any, options: CompileOptions, dump: StageDump | None
 ) -> tuple[Variant, IRModule, IRModule]:
     """Lower and realize, with the first materialization for which a plan fits."""
-    for mode, keep_views in _materializations(target.kind.name, options):
+    for mode, keep_views in materializations(target.kind.name, options):
         module = lowered(program, replace(options, shared_tile_materialization=mode))
         if dump is not None:
             dump.write("reference", module.script(), "py")
@@ -228,7 +228,7 @@ def _variant(program: Program, mode: SharedTileMaterialization, function: PrimFu
     )
 
 
-def _materializations(
+def materializations(
     kind: str, options: CompileOptions
 ) -> tuple[tuple[SharedTileMaterialization, bool], ...]:
     """Which shared tiles are kept, and whether views are: the target's order of preference."""

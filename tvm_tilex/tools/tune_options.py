@@ -111,6 +111,11 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--rpc-server", "rpc_servers", multiple=True, help="host:port of an RPC server."
         ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(min=0),
+            help="Compilers beside the search (CUDA, nvcc); one a core but two by default.",
+        ),
         click.option("--time-limit", default=120.0, show_default=True, help="Seconds of a trial."),
         click.option(
             "--budget",

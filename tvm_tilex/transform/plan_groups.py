@@ -19,7 +19,12 @@ from tvm_tilex.transform.common import is_stage, tilex_pass
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
 
-__all__ = ["PlanGroups"]
+__all__ = ["PlanGroups", "misfit"]
+
+
+def misfit(name: str, refusal: PlanRefusal) -> MappingError:
+    """The error of a request that the planner refuses."""
+    return MappingError(f"{name}: the requested map does not fit: {refusal}")
 
 
 @tilex_pass("PlanGroups")
@@ -61,8 +66,6 @@ class PlanGroups:
             plan = plan_groups(admission.facts, wanted.target, wanted.request, policy)
         except PlanRefusal as refusal:
             if wanted.explicit:
-                raise MappingError(
-                    f"{func.attrs['global_symbol']}: the requested map does not fit: {refusal}"
-                ) from None
+                raise misfit(str(func.attrs["global_symbol"]), refusal) from None
             return func.with_attr(attrs.PLAN_REFUSAL, str(refusal))
         return func.with_attr(attrs.PLAN, plan.to_json())

@@ -49,6 +49,7 @@ def tune(
     budget: int = DEFAULT_BUDGET,
     timing: Timing = DEFAULT_TIMING,
     limit: float = 120.0,
+    jobs: int | None = None,
     seed: int = 0,
     endpoints: Sequence[Endpoint] = (LOCAL,),
     output: str | Path | None = None,
@@ -70,6 +71,9 @@ def tune(
         ``host-wall``, ``gpu-control`` or ``sim-cost`` (modelled); by default what there is here.
     search
         ``neighbours``, ``model``, ``exhaustive`` or ``optuna``.
+    jobs
+        Compilers of machine code that run beside the search, on CUDA with nvcc: 0 none, None one a
+        core but two.
     output
         A new or empty folder for ``report.json``; by default one in the user's cache folder.
     database
@@ -95,6 +99,7 @@ def tune(
         budget=budget,
         limit=limit,
         endpoints=tuple(endpoints),
+        jobs=jobs,
     )
     subjects = [SubjectSpec(name, _shapes(s), dtype, dict(static or {})) for s in shapes]
     report = new_report(settings, subjects)

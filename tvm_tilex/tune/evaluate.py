@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
-from tvm_tilex.driver import compile
+from tvm_tilex.build.cuda_compile import compile_into
+from tvm_tilex.build.machine_code import MachineCode, kept
+from tvm_tilex.build.screening import refusals
+from tvm_tilex.build.target import resolve_target
+from tvm_tilex.driver import compile, compile_text
 from tvm_tilex.errors import TilexError
 from tvm_tilex.ir.program import ViewAccess
 from tvm_tilex.kernels.subjects import Subject
 from tvm_tilex.kernels.tolerances import Comparison
 from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.transform.options import CompileOptions
+from tvm_tilex.tune.inputs import inputs_of
 from tvm_tilex.tune.job import Job
 from tvm_tilex.tune.local import LocalLaunch
 from tvm_tilex.tune.rpc import DeviceLost, RemoteLaunch, RemoteTimeout
@@ -34,11 +37,13 @@ def evaluate(job: Job) -> Outcome:
     -------
     dict
         ``status`` is one of :data:`tvm_tilex.tune.record.STATUSES`, ``compiled`` (a job that does
-        not measure) or ``device-lost``; the other keys are fields of a trial.
+        not measure), ``screened`` or ``device-lost``; the other keys are fields of a trial.
     """
     started = time.perf_counter()
+    code = MachineCode(Path(job.shared) if job.shared and not job.fresh else None)
     try:
-        outcome = _evaluate(job)
+        with kept(code):
+            outcome = _screen(job) if job.screened else _evaluate(job, code)
     except DeviceLost as error:
         outcome = {"status": "device-lost", "reason": str(error), "device": error.device}
         outcome["began"] = error.began
@@ -49,18 +54,21 @@ def evaluate(job: Job) -> Outcome:
     return {**outcome, "seconds": time.perf_counter() - started}
 
 
-def _evaluate(job: Job) -> Outcome:
+def _screen(job: Job) -> Outcome:
+    """What the planner refuses; the reason is the one that compiling would give."""
+    candidates = tuple(map(CompileOptions.from_json, job.screened))
+    found = refusals(job.subject.subject().capture(), resolve_target(job.target), candidates)
+    reasons = [None if error is None else _reason(error) for error in found]
+    return {"status": "screened", "reasons": reasons}
+
+
+def _evaluate(job: Job, code: MachineCode) -> Outcome:
     subject = job.subject.subject()
     begin = time.perf_counter()
     try:
-        artifact = compile(
-            subject.kernel,
-            *subject.specs,
-            target=job.target,
-            options=CompileOptions.from_json(job.options),
-            tuned=False,
-            **subject.static,
-        )
+        artifact = _compile(job, subject)
+        if job.measure and job.endpoint.kind == "local":
+            compile_into(code, artifact.source)  # unless building it did; not amid the validation
     except TilexError as error:
         return {"status": "refused", "reason": _reason(error)}
     outcome: Outcome = {
@@ -73,8 +81,17 @@ def _evaluate(job: Job) -> Outcome:
     return {**outcome, **_run(job, subject, artifact)}
 
 
+def _compile(job: Job, subject: Subject) -> Artifact:
+    target, options = resolve_target(job.target), CompileOptions.from_json(job.options)
+    given: dict[str, Any] = {"target": target, "options": options, **subject.static}
+    if not job.measure and target.kind.name == "cuda":
+        return compile_text(subject.kernel, *subject.specs, **given)
+    return compile(subject.kernel, *subject.specs, tuned=False, **given)
+
+
 def _run(job: Job, subject: Subject, artifact: Artifact) -> Outcome:
-    before, expected = _inputs(job.subject.label, subject, job.seed)
+    begin = time.perf_counter()
+    before, expected = inputs_of(job.subject.label, subject, job.seed, job.shared)
     if job.endpoint.kind == "local":
         launch: Any = LocalLaunch(artifact, before, job.metric)
         device = "simulator" if job.metric == "sim-cost" else device_name(artifact.kind)
@@ -83,11 +100,14 @@ def _run(job: Job, subject: Subject, artifact: Artifact) -> Outcome:
         device = launch.device
     try:
         comparisons = subject.check(artifact.tile_ir, before, launch.run(), expected)
+        validated = time.perf_counter()
         outcome: Outcome = {"device": device, "outputs": _outputs(artifact, comparisons)}
+        outcome["validate_seconds"] = validated - begin
         wrong = [o["name"] for o in outcome["outputs"] if not o["right"]]
         if wrong:
             return {**outcome, "status": "wrong", "reason": f"{', '.join(wrong)}: not the oracle"}
         measurements, skipped = launch.measure(job.timing)
+        outcome["measure_seconds"] = time.perf_counter() - validated
     finally:
         close = getattr(launch, "close", None)
         if close is not None:
@@ -96,23 +116,6 @@ def _run(job: Job, subject: Subject, artifact: Artifact) -> Outcome:
         {**vars(measurement), "samples": list(measurement.samples)} for measurement in measurements
     ]
     return {**outcome, "status": "valid", "measurements": found, "skipped": skipped}
-
-
-# One entry: candidates of a shape follow one another, and its arrays may be large.
-@functools.lru_cache(maxsize=1)
-def _cached_inputs(label: str, seed: int) -> dict[str, Any]:
-    return {}
-
-
-def _inputs(
-    label: str, subject: Subject, seed: int
-) -> tuple[Sequence[NDArray[Any]], tuple[NDArray[Any], ...]]:
-    """Arguments before the call and FP64 outputs, which all candidates of a shape share."""
-    kept = _cached_inputs(f"{label} {sorted(subject.static.items())}", seed)
-    if not kept:
-        kept["before"] = subject.arguments(seed)
-        kept["expected"] = subject.expected(subject.capture(), kept["before"])
-    return kept["before"], kept["expected"]
 
 
 def plan_facts(artifact: Artifact) -> dict[str, Any]:

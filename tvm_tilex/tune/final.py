@@ -19,7 +19,11 @@ __all__ = ["measure_winner"]
 
 
 def measure_winner(
-    section: Section, candidates: Sequence[Candidate], settings: Settings, pool: Pool
+    section: Section,
+    candidates: Sequence[Candidate],
+    settings: Settings,
+    pool: Pool,
+    shared: str = "",
 ) -> tuple[Winner | None, str | None]:
     """Return the winner, or None and why there is none.
 
@@ -28,7 +32,8 @@ def measure_winner(
     """
 
     def again(candidate: Candidate) -> tuple[Trial, str]:
-        job = make_job(settings, section.subject, candidate, fresh=True, source=True)
+        other = {"fresh": True, "source": True, "shared": shared}
+        job = make_job(settings, section.subject, candidate, **other)
         pool.submit(Task(("final", candidate), job, only=pool.alive[0]))
         task, outcome = pool.next()
         return trial_of(task, outcome), str(outcome.get("source", ""))

@@ -56,7 +56,9 @@ class Job:
 
     ``target`` is a name or TVM's description as text. ``measure`` False stops after compilation
     (to know the plan and its score). ``source`` True returns the emitted source too. ``fresh``
-    asks for a process that has compiled nothing before. ``limit`` bounds its seconds.
+    asks for a process that has compiled nothing before, and for machine code of its own. ``limit``
+    bounds its seconds. ``screened`` asks for something else: which of these options the planner
+    refuses. ``shared`` is a folder of the run for what its processes need in common.
     """
 
     subject: SubjectSpec
@@ -70,6 +72,8 @@ class Job:
     source: bool = False
     fresh: bool = False
     limit: float = 120.0
+    screened: tuple[str, ...] = ()
+    shared: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The job as JSON values."""
@@ -83,6 +87,7 @@ class Job:
                 **found,
                 "subject": SubjectSpec.from_dict(found["subject"]),
                 "timing": Timing(**found["timing"]),
+                "screened": tuple(found["screened"]),
                 "endpoint": Endpoint.from_dict(found["endpoint"]),
             }
         )

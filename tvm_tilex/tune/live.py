@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from tvm_tilex.tune.progress import Progress
 from tvm_tilex.tune.record import Trial
 from tvm_tilex.tune.report import Section
 from tvm_tilex.tune.text import describe_choices, format_value
+from tvm_tilex.tune.times import times_of
 
 __all__ = ["LiveTable"]
 
@@ -52,6 +54,15 @@ class LiveTable(Progress):
         self._section, self._candidates = section, candidates
         self._show(f"{section.subject.label}: {candidates} candidates")
 
+    def screened(self, section: Section, refused: Sequence[Trial]) -> None:
+        """Show how many candidates need no trial, and one reason."""
+        if refused:
+            last = refused[-1]
+            self._show(
+                f"{len(refused)}/{self._candidates} refused  by the planner, such as "
+                f"{describe_choices(last.choices)}: {last.reason}"
+            )
+
     def trial(self, section: Section, trial: Trial) -> None:
         """Show a trial."""
         value = trial.value(self._metric)
@@ -62,8 +73,12 @@ class LiveTable(Progress):
         )
 
     def finished(self, section: Section) -> None:
-        """Print a shape's result."""
-        self._console.print(result_line(section, self._metric), highlight=False, soft_wrap=True)
+        """Print a shape's result, and where the time went."""
+        for line in (
+            result_line(section, self._metric),
+            f"  {times_of(section, self._metric).describe()}",
+        ):
+            self._console.print(line, highlight=False, soft_wrap=True)
 
     def lost(self, lost: Lost) -> None:
         """Print the loss of a device."""

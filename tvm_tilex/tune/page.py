@@ -14,6 +14,7 @@ from tvm_tilex.tune.record import STATUSES, Trial
 from tvm_tilex.tune.regret import model_regret
 from tvm_tilex.tune.report import Report, Section, Winner
 from tvm_tilex.tune.text import describe_choices, format_value
+from tvm_tilex.tune.times import times_of
 
 __all__ = ["PlotsMissing", "render_page", "write_page"]
 
@@ -77,6 +78,7 @@ def _section(report: Report, section: Section) -> Iterator[str]:
     metric = report.settings.metric
     yield f"<h2>{_(section.subject.label)}</h2>"
     yield f"<p>{_(_counts(section))}</p>"
+    yield f"<p>{_(times_of(section, metric).describe())}.</p>"
     if section.winner is not None:
         yield _winner(section, section.winner, metric)
     regret = model_regret(section, metric)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm_tilex.tune.pool import Lost
 from tvm_tilex.tune.record import Trial
 from tvm_tilex.tune.report import Section
@@ -14,6 +16,9 @@ class Progress:
 
     def begin(self, section: Section, candidates: int) -> None:
         """A shape's search begins."""
+
+    def screened(self, section: Section, refused: Sequence[Trial]) -> None:
+        """The planner has said which candidates it refuses."""
 
     def trial(self, section: Section, trial: Trial) -> None:
         """A trial has an outcome."""

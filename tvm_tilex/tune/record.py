@@ -59,7 +59,9 @@ class Trial:
 
     ``device`` names what measured it; ``attempts`` are earlier tries that ended with the loss of
     a device, each with that device and the reason. ``facts`` describe the plan, ``outputs`` the
-    errors of each output. ``skipped`` says why a scope has no measurement.
+    errors of each output. ``skipped`` says why a scope has no measurement. ``seconds`` is the wall
+    time of the trial in its process, ``compile_seconds``, ``validate_seconds`` and
+    ``measure_seconds`` those of its stages; all None where the planner refused it unasked.
     """
 
     candidate: int
@@ -74,6 +76,8 @@ class Trial:
     measurements: tuple[Measurement, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     compile_seconds: float | None = None
+    validate_seconds: float | None = None
+    measure_seconds: float | None = None
     seconds: float | None = None
 
     def value(self, metric: str) -> float | None:

@@ -31,7 +31,9 @@ class Settings:
     """What a run was asked for.
 
     ``target`` is TVM's whole description. ``trials`` bounds a search's trials of a shape,
-    ``patience`` ends the model's order, ``limit`` is the seconds of a trial.
+    ``patience`` ends the model's order, ``limit`` is the seconds of a trial. ``jobs`` compilers run
+    beside the measurements where machine code is compiled ahead: 0 none, None as many as there are
+    cores but two.
     """
 
     target: str
@@ -45,6 +47,7 @@ class Settings:
     budget: int = 1000
     limit: float = 120.0
     endpoints: tuple[Endpoint, ...] = (LOCAL,)
+    jobs: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -100,6 +103,7 @@ class Section:
 
     ``lost`` are candidates whose device was lost while they had no outcome, ``scores`` the cost
     model's values where a search asked for them first, ``ended`` says why the search ended.
+    ``seconds`` is the wall time of the whole, ``phases`` that of its parts in turn.
     """
 
     subject: SubjectSpec
@@ -112,6 +116,7 @@ class Section:
     winner: Winner | None = None
     ended: str | None = None
     seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
 
     @property
     def tried(self) -> set[int]:

@@ -6,27 +6,31 @@ refusals that this brings; the tuner chooses among those that were right.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import OptionError
 from tvm_tilex.ir.print import format_program
+from tvm_tilex.tune.ahead import Ahead, default_jobs
 from tvm_tilex.tune.errors import ReportError, TuningError
 from tvm_tilex.tune.final import measure_winner
-from tvm_tilex.tune.job import SubjectSpec
+from tvm_tilex.tune.job import Job, SubjectSpec
 from tvm_tilex.tune.metric import require_metric
 from tvm_tilex.tune.pool import Pool, Task
 from tvm_tilex.tune.progress import Progress
-from tvm_tilex.tune.record import Trial
+from tvm_tilex.tune.record import Trial, scope_of
 from tvm_tilex.tune.report import Report, Section, Settings
 from tvm_tilex.tune.search import MODELLED, Strategy, make_strategy
 from tvm_tilex.tune.space import Candidate, require_budget, rotated
-from tvm_tilex.tune.trials import make_job, trial_of
+from tvm_tilex.tune.trials import make_job, refused, trial_of
 from tvm_tilex.tune.versions import environment, versions
 
 __all__ = ["new_report", "resumed", "run"]
@@ -88,7 +92,7 @@ def resumed(report: Report, wanted: Report) -> Report:
         Naming what differs.
     """
     old, new = report.settings.to_dict(), wanted.settings.to_dict()
-    free = {"budget", "limit", "endpoints"}
+    free = {"budget", "limit", "endpoints", "jobs"}
     differing = [name for name in new if name not in free and old[name] != new[name]]
     texts = [[(s.subject, s.tile_ir) for s in r.sections] for r in (report, wanted)]
     if texts[0] != texts[1]:
@@ -130,22 +134,46 @@ def run(report: Report, path: Path, progress: Progress | None = None) -> Report:
 
 def _section(report: Report, section: Section, pool: Pool, path: Path, progress: Progress) -> None:
     began = time.monotonic() - section.seconds
-    search = _Search(report, section, pool, path, progress)
-    progress.begin(section, len(search.candidates))
-    search.score()
-    search.try_all()
-    section.winner, reason = measure_winner(section, search.candidates, report.settings, pool)
+    with tempfile.TemporaryDirectory(prefix="tilex-tune-", ignore_cleanup_errors=True) as shared:
+        search = _Search(report, section, pool, path, progress, shared)
+        progress.begin(section, len(search.candidates))
+        with search.compiling_ahead():
+            with _phase(section, "screening"):
+                search.screen()
+            with _phase(section, "asking the model"):
+                search.score()
+            with _phase(section, "searching"):
+                search.try_all()
+        with _phase(section, "measuring the winner"):
+            section.winner, reason = measure_winner(
+                section, search.candidates, report.settings, pool, shared
+            )
     section.seconds = time.monotonic() - began
     section.ended = reason or "searched"
     report.write(path)
     progress.finished(section)
 
 
+@contextlib.contextmanager
+def _phase(section: Section, name: str) -> Iterator[None]:
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        section.phases[name] = section.phases.get(name, 0.0) + time.monotonic() - began
+
+
 class _Search:
     """The trials of one section, in the order of its strategy."""
 
     def __init__(
-        self, report: Report, section: Section, pool: Pool, path: Path, progress: Progress
+        self,
+        report: Report,
+        section: Section,
+        pool: Pool,
+        path: Path,
+        progress: Progress,
+        shared: str,
     ) -> None:
         self.candidates = report.settings.space.candidates()
         self._report, self._section, self._pool = report, section, pool
@@ -154,26 +182,84 @@ class _Search:
         self._began = time.monotonic() - section.seconds
         self._lost_before = len(pool.lost)
         self._in_flight: dict[int, Task] = {}
+        self._shared = shared
+        self._ahead: Ahead | None = None
+
+    @contextlib.contextmanager
+    def compiling_ahead(self) -> Iterator[None]:
+        """Machine code is compiled beside the search where a compiler and a core are free for it.
+
+        For a device of this machine: elsewhere the other machine compiles what it loads.
+        """
+        jobs, kind = self._settings.jobs, resolve_target(self._settings.target).kind.name
+        local = all(endpoint.kind == "local" for endpoint in self._settings.endpoints)
+        if jobs == 0 or not local or not Ahead.serves(kind):
+            yield
+            return
+        self._ahead = Ahead(self._shared, default_jobs() if jobs is None else jobs)
+        try:
+            yield
+        finally:
+            self._ahead.close()
+            self._ahead = None
+
+    def screen(self) -> None:
+        """Record what the planner refuses: one job for all candidates, and no trial for those.
+
+        If that job does not end well, each candidate's own compilation says what is refused.
+        """
+        left = [c for c in self.candidates if c.index not in self._section.tried]
+        if not left:
+            return
+        texts = tuple(candidate.options.to_json() for candidate in left)
+        job = self._job(self.candidates[0], measure=False, screened=texts)
+        self._pool.submit(Task(("screen", self.candidates[0]), job))
+        _, outcome = self._pool.next()
+        found = outcome.get("reasons", ())
+        trials = [
+            refused(candidate, reason)
+            for candidate, reason in zip(left, found, strict=False)
+            if reason is not None
+        ]
+        self._section.trials += trials
+        self._save()
+        self._progress.screened(self._section, trials)
 
     def score(self) -> None:
-        """Ask the cost model first, where the search wants its order: compilation only."""
-        if self._settings.search not in MODELLED:
+        """Ask the cost model first, where the search wants its order: compilation only.
+
+        The sources that this gives are compiled to machine code from then on.
+        """
+        if self._settings.search not in MODELLED and self._ahead is None:
             return
         known = set(self._section.scores) | self._section.tried
         for candidate in self.candidates:
             if candidate.index in known:
                 continue
-            job = make_job(self._settings, self._section.subject, candidate, measure=False)
+            job = self._job(candidate, measure=False, source=self._ahead is not None)
             self._pool.submit(Task(("score", candidate), job))
+        sources: dict[int, str] = {}
         while self._pool.pending:
             task, outcome = self._pool.next()
             if outcome["status"] != "compiled":
                 self._record(trial_of(task, outcome))
                 continue
-            score = outcome["facts"]["score"]
+            index, score = task.tag[1].index, outcome["facts"]["score"]
             if score is not None:
-                self._section.scores[task.tag[1].index] = score
+                self._section.scores[index] = score
+            sources[index] = str(outcome.get("source", ""))
         self._save()
+        self._compile_ahead(sources)
+
+    def _compile_ahead(self, sources: dict[int, str]) -> None:
+        """The model's first choices first, for those are measured first."""
+        if self._ahead is None:
+            return
+        scores = self._section.scores
+        for index in sorted(sources, key=lambda i: (i != 0, scores.get(i, math.inf))):
+            self._ahead.add(index, sources[index])
+        if scope_of(self._settings.metric) != "gpu":
+            self._ahead.await_all()  # the host's clock is not read while compilers run
 
     def try_all(self) -> None:
         """Measure what the strategy asks for; the default is always among it."""
@@ -191,27 +277,35 @@ class _Search:
 
     def _strategy(self) -> Strategy:
         settings, section = self._settings, self._section
+        out = {trial.candidate for trial in section.trials if trial.status == "refused"}
+        candidates = [c for c in self.candidates if c.index not in out]
         strategy = make_strategy(
             settings.search,
-            self.candidates,
-            section.order,
+            candidates,
+            [index for index in section.order if index not in out],
             section.scores,
-            trials=settings.trials or len(self.candidates),
+            trials=settings.trials or len(candidates),
             patience=settings.patience,
             seed=settings.seed,
         )
         for trial in section.trials:
-            if trial.status == "refused" and settings.search in MODELLED:
+            if trial.candidate in out:
                 continue  # known before anything was measured: it says nothing of the order
             strategy.tell(trial.candidate, trial.value(settings.metric))
         return strategy
 
     def _submit(self, candidate: Candidate) -> None:
-        job = make_job(self._settings, self._section.subject, candidate)
+        if self._ahead is not None:
+            self._ahead.await_candidate(candidate.index, self._settings.limit)
+        job = self._job(candidate)
         lost = [entry for entry in self._section.lost if entry["candidate"] == candidate.index]
         attempts = [{"device": e["device"], "reason": e["reason"]} for e in lost]
         self._in_flight[candidate.index] = Task(("trial", candidate), job, attempts)
         self._pool.submit(self._in_flight[candidate.index])
+
+    def _job(self, candidate: Candidate, **other: Any) -> Job:
+        subject = self._section.subject
+        return make_job(self._settings, subject, candidate, shared=self._shared, **other)
 
     def _take(self) -> Trial:
         try:

@@ -10,7 +10,7 @@ from tvm_tilex.tune.record import Measurement, Trial
 from tvm_tilex.tune.report import Settings
 from tvm_tilex.tune.space import Candidate
 
-__all__ = ["make_job", "trial_of"]
+__all__ = ["make_job", "refused", "trial_of"]
 
 
 def make_job(settings: Settings, subject: SubjectSpec, candidate: Candidate, **other: Any) -> Job:
@@ -43,5 +43,13 @@ def trial_of(task: Task, outcome: dict[str, Any]) -> Trial:
         measurements=tuple(map(Measurement.from_dict, outcome.get("measurements", ()))),
         skipped=outcome.get("skipped", {}),
         compile_seconds=outcome.get("compile_seconds"),
+        validate_seconds=outcome.get("validate_seconds"),
+        measure_seconds=outcome.get("measure_seconds"),
         seconds=outcome.get("seconds"),
     )
+
+
+def refused(candidate: Candidate, reason: str) -> Trial:
+    """The record of a candidate that the planner refuses: no trial was made."""
+    choices, options = dict(candidate.choices), candidate.options.to_json()
+    return Trial(candidate.index, choices, options, "refused", reason)

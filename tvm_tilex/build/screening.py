@@ -1,0 +1,110 @@
+"""Which of many options the planner refuses for one program, without compiling for each of them.
+
+A program is lowered and proved once for each way of lowering it; what tells most candidates of a
+tuner apart is then a request to the planner, which is integers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm_tilex.analysis.admission import admit
+from tvm_tilex.analysis.proof_record import ProofRecord
+from tvm_tilex.build.pipeline import before_planning, register_pipeline
+from tvm_tilex.build.schedule import lowered, materializations
+from tvm_tilex.errors import MappingError, TilexError
+from tvm_tilex.ir import Program
+from tvm_tilex.ir.dimensions import dimensions_of
+from tvm_tilex.plan.cost import CostFacts
+from tvm_tilex.plan.facts import ProgramFacts
+from tvm_tilex.plan.planner import PlanRefusal, plan_groups
+from tvm_tilex.tirx import attrs
+from tvm_tilex.tirx.compat import PrimFunc, tvm
+from tvm_tilex.transform.options import CompileOptions
+from tvm_tilex.transform.plan_groups import misfit
+from tvm_tilex.transform.realization import realization_of
+
+__all__ = ["refusals"]
+
+# Options that the planner alone reads.
+_REQUEST = {
+    "threads_per_group": 0,
+    "reduction_programs_per_group": 0,
+    "reduction_lane_elements": 0,
+    "reduction_blocks_per_program": 0,
+    "max_reduction_striped_scalars_per_worker": 64,
+    "max_thread_candidates": 256,
+    "cost_policy": "default",
+    "reduction_unroll": 1,
+}
+
+
+def refusals(
+    program: Program, target: Any, candidates: Sequence[CompileOptions]
+) -> tuple[MappingError | None, ...]:
+    """The planner's refusal of each candidate's request, the one that compiling would raise.
+
+    None says nothing: automatic options, a program that no plan is made for and whatever another
+    part of the compiler would refuse are left to compilation.
+    """
+    if target.kind.name == "llvm" or dimensions_of(program.views):
+        return (None,) * len(candidates)
+    register_pipeline()
+    proved: dict[tuple[CompileOptions, Any], tuple[PrimFunc, ProgramFacts] | None] = {}
+    found: list[MappingError | None] = []
+    for options in candidates:
+        if not options.explicit_request:
+            found.append(None)
+            continue
+        ((mode, keep_views),) = materializations(target.kind.name, options)
+        lowering = replace(options, **_REQUEST, shared_tile_materialization=mode)
+        key = (lowering, keep_views)
+        if key not in proved:
+            proved[key] = _proved(program, target, lowering, keep_views)
+        found.append(_refusal(program, target, options, proved[key]))
+    return tuple(found)
+
+
+def _proved(
+    program: Program, target: Any, options: CompileOptions, keep_views: bool
+) -> tuple[PrimFunc, ProgramFacts] | None:
+    """The admitted function and its facts; None where there is no plan to make."""
+    passes = tvm.ir.transform.Sequential(before_planning(target, keep_views=keep_views))
+    try:
+        function = passes(lowered(program, options))[program.name]
+    except TilexError:
+        return None
+    if attrs.PROOF not in function.attrs:
+        return None
+    if not ProofRecord.from_json(str(function.attrs[attrs.PROOF])).admitted:
+        return None
+    wanted = realization_of(function, target, options)
+    facts = admit(function, lanes=wanted.target.lanes, kind=wanted.kind).facts
+    return None if facts is None or facts.programs == 0 else (function, facts)
+
+
+def _refusal(
+    program: Program,
+    target: Any,
+    options: CompileOptions,
+    proved: tuple[PrimFunc, ProgramFacts] | None,
+) -> MappingError | None:
+    if proved is None:
+        return None
+    function, facts = proved
+    wanted = realization_of(function, target, options)
+    try:
+        plan_groups(facts, wanted.target, wanted.request, _unscored)
+    except PlanRefusal as refusal:
+        text = str(misfit(program.name, refusal))
+        return MappingError(text, location=program.body[0].location)
+    except TilexError:
+        return None
+    return None
+
+
+def _unscored(facts: CostFacts) -> float:
+    """A policy: what is legal does not depend on it."""
+    return 0.0
