@@ -36,6 +36,7 @@ struct nv_bfloat16 {
   }
 };
 typedef nv_bfloat16 __nv_bfloat16;
+struct nv_bfloat162 { nv_bfloat16 x, y; };
 typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar;
 struct uint4 { uint x, y, z, w; }; struct uint2 { uint x, y; };
 struct float2 { float x, y; }; struct float4 { float x, y, z, w; };

@@ -15,7 +15,7 @@ from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, Analyzer, Call, Op, TensorLoad, tirx
 
-__all__ = ["copy_width", "read_copy", "reinterpreted"]
+__all__ = ["contiguous", "copy_width", "is_linear", "read_copy", "reinterpreted"]
 
 
 def reinterpreted(value: Any) -> Any:
@@ -33,9 +33,11 @@ def copy_width(phase: Elements, max_bytes: int) -> int:
     item = dtype_of(str(load.source.ty.dtype)).bytes
     width = max(1, max_bytes // item)
     extent = int(phase.loops[-1].extent.value)
-    while width > 1 and not (extent % width == 0 and _contiguous(phase, load, width)):
+    while width > 1 and not (
+        extent % width == 0 and contiguous(load, phase.loops[-1].loop_var, width)
+    ):
         width //= 2
-    if condition is not None and not _linear(condition):
+    if condition is not None and not is_linear(condition):
         return 1
     return width
 
@@ -67,8 +69,8 @@ def _bits(value: Any) -> Any:
     return inner if inner is value else _bits(inner)
 
 
-def _contiguous(phase: Elements, load: Any, width: int) -> bool:
-    inner = phase.loops[-1].loop_var
+def contiguous(load: Any, inner: Any, width: int) -> bool:
+    """Whether every ``width``-th step of ``inner`` begins a vector of so many elements."""
     *outer, last = load.indices
     if any(mentions(index, inner) for index in outer):
         return False
@@ -83,8 +85,8 @@ def _contiguous(phase: Elements, load: Any, width: int) -> bool:
     return isinstance(rest, tirx.IntImm) and int(rest.value) == 0
 
 
-def _linear(condition: Any) -> bool:
+def is_linear(condition: Any) -> bool:
     """Whether a condition is a conjunction of comparisons."""
     if isinstance(condition, tirx.And):
-        return _linear(condition.a) and _linear(condition.b)
+        return is_linear(condition.a) and is_linear(condition.b)
     return isinstance(condition, (tirx.LT, tirx.LE, tirx.GT, tirx.GE))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_tilex.analysis.group_columns import read_columns
 from tvm_tilex.analysis.group_copies import copy_width
 from tvm_tilex.analysis.group_structure import (
     Elements,
@@ -15,6 +16,7 @@ from tvm_tilex.analysis.group_structure import (
     Product,
     Steps,
     WholeOutputs,
+    permits_any_order,
     permits_collective,
     read_group_program,
 )
@@ -204,6 +206,7 @@ class _Reader:
         if isinstance(phase, Outputs):
             why = permits_collective(phase.update, self._kind)
             rows = self._row_loads(phase, other)
+            columns = read_columns(phase)
             return PhaseFacts(
                 PhaseKind.reduction,
                 depth=phase.update.extent,
@@ -212,6 +215,8 @@ class _Reader:
                 global_loads=len(_views(phase.update.contribution)),
                 operations=_operations(phase.update.contribution),
                 stride=_stride(phase.update),
+                adjacent=columns.width if columns else 0,
+                any_order=permits_any_order(phase.update) is None,
                 row_loads=rows,
                 row_aligned=self._classes[rows[0]] if rows else -1,
                 **common,

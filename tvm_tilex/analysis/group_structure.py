@@ -35,6 +35,7 @@ __all__ = [
     "Product",
     "Steps",
     "WholeOutputs",
+    "permits_any_order",
     "permits_collective",
     "phases",
     "read_group_program",
@@ -139,12 +140,20 @@ def read_group_program(root: Any) -> GroupProgram | Decline:
     return body if isinstance(body, Decline) else GroupProgram(root, body)
 
 
-def permits_collective(update: ReductionUpdate, kind: str) -> str | None:
-    """Why a recognized reduction may not be combined across lanes, or None where it may."""
+def permits_any_order(update: ReductionUpdate) -> str | None:
+    """Why the elements of a recognized reduction have an order, or None where they have none."""
     if update.policy != ReductionPolicy.unordered_tree.value:
         return f"the policy is {update.policy}"
     if update.dtype != "float32":
         return f"the state is {update.dtype}, not float32"
+    return None
+
+
+def permits_collective(update: ReductionUpdate, kind: str) -> str | None:
+    """Why a recognized reduction may not be combined across lanes, or None where it may."""
+    ordered = permits_any_order(update)
+    if ordered is not None:
+        return ordered
     if kind == "metal" and update.operator.endswith("_propagate"):
         return "it propagates NaN, and Metal's collectives do not"
     return None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.plan.facts import TargetFacts
-from tvm_tilex.plan.group_cost import phase_price, program_price, serial_is_cheaper
-from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseFacts, PhaseKind
+from tvm_tilex.plan.group_columns import ColumnShare, partial_tiles, shares_of
+from tvm_tilex.plan.group_cost import phase_price, program_price
+from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseKind
 from tvm_tilex.plan.group_memory import (
     Touch,
     fences,
@@ -31,6 +32,7 @@ from tvm_tilex.plan.group_placement import (
     shared_touches,
 )
 from tvm_tilex.plan.group_products import Arrangement, MatrixAtom, arrange
+from tvm_tilex.plan.group_realizations import realize
 from tvm_tilex.plan.group_registers import live_words
 from tvm_tilex.plan.planner import PlanRefusal
 
@@ -70,8 +72,9 @@ class CooperativePlan:
     """How one group runs: ``threads`` in ``subgroups`` SIMD groups of ``lanes``.
 
     ``realizations`` names each phase's realization: ``elements``, ``collective`` (one SIMD group
-    an output), ``fragment`` (the four lanes that own an output's row), ``serial`` (one thread an
-    output), ``scalar``, ``fma`` or ``matrix``. ``fences``
+    an output), ``fragment`` (the four lanes that own an output's row), ``columns`` (neighbouring
+    outputs a thread, shared out as ``columns`` says), ``serial`` (one thread an output),
+    ``scalar``, ``fma`` or ``matrix``. ``fences``
     are the phases that a publication fence stands before (-1 - n is the loop n, whose tiles of
     two versions are filled before it). ``independent_subgroups`` is whether
     the group is one SIMD group, so that a fence need only order its lanes.
@@ -96,6 +99,7 @@ class CooperativePlan:
     row_classes: tuple[int, ...] = ()
     owned_factors: tuple[int, ...] = ()
     asynchronous: bool = False
+    columns: tuple[ColumnShare, ...] = ()
     prices: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     candidates: tuple[GroupCandidate, ...] = ()
@@ -103,7 +107,7 @@ class CooperativePlan:
     @property
     def barrier_sites(self) -> int:
         """Fences in the emitted text."""
-        return len(self.fences)
+        return len(self.fences) + sum(share.fenced for share in self.columns)
 
     def describe(self) -> str:
         """The plan in one line."""
@@ -127,6 +131,7 @@ class CooperativePlan:
         )
         found["placements"] = tuple(Placement(**p) for p in found["placements"])
         found["candidates"] = tuple(GroupCandidate(**c) for c in found["candidates"])
+        found["columns"] = tuple(ColumnShare(**share) for share in found["columns"])
         for name in ("realizations", "fences", "prices", "notes", "row_classes", "owned_factors"):
             found[name] = tuple(found[name])
         return cls(**found)
@@ -209,7 +214,7 @@ def _placed(
     facts = folding_owned(facts, request, arrangements)
     facts, rows = row_owned(facts, arrangements)
     facts, owned_factors = factor_owned(facts, arrangements)
-    realizations, notes = _realizations(facts, target, request, arrangements, threads)
+    realizations, notes = realize(facts, target, request, arrangements, threads)
     slots = class_slots(facts, arrangements, threads)
     slots |= rows
     factors = frozenset(facts.phases[number].first_factor for number in owned_factors)
@@ -218,23 +223,33 @@ def _placed(
     )
     if isinstance(private, str):
         return private
-    touches = shared_touches(facts, realizations, private, frozenset())
-    doubled = doubled_tiles(facts, touches) if request.double_buffer else frozenset()
+    shares = shares_of(facts, realizations, threads)
+    partials = partial_tiles(facts, shares)
+    numbers = {phase: len(facts.tiles) + n for n, phase in enumerate(partials)}
+    held = dataclasses.replace(facts, tiles=(*facts.tiles, *partials.values()))
+
+    def touched(doubled: frozenset[int]) -> tuple[Touch, ...]:
+        return _with_partials(shared_touches(facts, realizations, private, doubled), numbers)
+
+    doubled = doubled_tiles(facts, touched(frozenset())) if request.double_buffer else frozenset()
     padding = paddings(facts, realizations, arrangements)
-    memory = _memory(facts, shared_touches(facts, realizations, private, doubled), doubled, padding)
+    memory = _memory(held, touched(doubled), doubled, padding)
     if memory[1] > target.shared_bytes and padding:
         padding = {}
-        memory = _memory(
-            facts, shared_touches(facts, realizations, private, doubled), doubled, padding
-        )
+        memory = _memory(held, touched(doubled), doubled, padding)
     if memory[1] > target.shared_bytes and doubled:
         doubled = frozenset()
-        memory = _memory(facts, touches, doubled, padding)
+        memory = _memory(held, touched(doubled), doubled, padding)
     at, needed = memory
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
-    touches = shared_touches(facts, realizations, private, doubled)
-    sizes = _sizes(facts, doubled, padding)
+    touches = touched(doubled)
+    sizes = _sizes(held, doubled, padding)
+    shares = tuple(
+        dataclasses.replace(share, offset=at.get(numbers.get(share.phase, -1), -1))
+        for share in shares
+    )
+    share_of = {share.phase: share for share in shares}
 
     def overlap(a: int, b: int) -> bool:
         return at[a] < at[b] + sizes[b] and at[b] < at[a] + sizes[a]
@@ -251,6 +266,7 @@ def _placed(
             target,
             fenced=n in stands,
             slots=slots.get(phase.aligned, 0),
+            share=share_of.get(n),
         ).total
         for n, phase in enumerate(facts.phases)
     )
@@ -282,6 +298,7 @@ def _placed(
         work_threads=reference,
         score=program_price(facts, prices, threads, needed, scalars, request.kind),
         asynchronous=asynchronous,
+        columns=shares,
         prices=prices,
         notes=notes,
     )
@@ -318,47 +335,14 @@ def _layout(arrangement: Arrangement) -> tuple[str, int, int]:
     return arrangement.kind, arrangement.down, arrangement.across
 
 
-def _realizations(
-    facts: GroupFacts,
-    target: TargetFacts,
-    request: GroupRequest,
-    arrangements: tuple[Arrangement | None, ...],
-    threads: int,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    found: list[str] = []
-    notes: list[str] = []
-    for number, phase in enumerate(facts.phases):
-        arrangement = arrangements[number]
-        if arrangement is not None:
-            found.append(arrangement.kind)
-        elif phase.kind is PhaseKind.reduction and phase.aligned >= 0:
-            found.append("fragment")
-        elif phase.kind is PhaseKind.reduction:
-            why = _serial(facts, phase, target, request, threads)
-            found.append("serial" if why else "collective")
-            notes += [f"phase {number}: {why}"] if why else []
-        else:
-            found.append("elements")
-    return tuple(found), tuple(notes)
-
-
-def _serial(
-    facts: GroupFacts, phase: PhaseFacts, target: TargetFacts, request: GroupRequest, threads: int
-) -> str:
-    """Why a reduction keeps its ordered realization, or the empty text."""
-    if not phase.collective:
-        return phase.reason
-    if not request.collectives:
-        return "the option is off"
-    if target.lanes != 32:
-        return f"the target has {target.lanes} lanes, not 32"
-    if threads % target.lanes:
-        return f"{threads} threads are not whole SIMD groups"
-    if request.reductions == "serial":
-        return "the serial realization is asked for"
-    if request.reductions is None and serial_is_cheaper(facts, phase, threads, target):
-        return "one thread an output is cheaper"
-    return ""
+def _with_partials(touches: tuple[Touch, ...], tiles: dict[int, int]) -> tuple[Touch, ...]:
+    """The touches with the partial results that phases write, and read after their own fence."""
+    return tuple(
+        dataclasses.replace(touch, writes=touch.writes | {(tiles[number], 0)})
+        if number in tiles
+        else touch
+        for number, touch in enumerate(touches)
+    )
 
 
 def _sizes(facts: GroupFacts, doubled: frozenset[int], padding: dict[int, int]) -> dict[int, int]:

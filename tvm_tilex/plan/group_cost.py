@@ -3,6 +3,7 @@
     elements     ceil(count / T) rounds of operations and loads
     serial       ceil(outputs / T) * N rounds
     collective   ceil(outputs / S) * ceil(N / 32) rounds, 5 exchanges and a publication each
+    columns      ceil(N / R) rounds of V outputs, then a fence and R rounds for each output
     fragment     the results that a thread owns, and 2 exchanges for each of its rows
     scalar, fma  K rounds of the results of a thread and its factor loads
     matrix       the instructions of a SIMD group
@@ -20,10 +21,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_tilex.plan.facts import TargetFacts
+from tvm_tilex.plan.group_columns import ColumnShare
 from tvm_tilex.plan.group_facts import GroupFacts, PhaseFacts, PhaseKind
 from tvm_tilex.plan.group_products import Arrangement
 
-__all__ = ["PhasePrice", "phase_price", "program_price", "serial_is_cheaper"]
+__all__ = ["PhasePrice", "phase_price", "program_price", "reduction_prices"]
 
 _SHARED = 2.0  # a load of a tile against one operation
 _GLOBAL = 4.0  # a load of a view
@@ -63,13 +65,19 @@ def phase_price(
     *,
     fenced: bool,
     slots: int = 0,
+    share: ColumnShare | None = None,
 ) -> PhasePrice:
-    """Price a phase as it is realized; ``slots`` are a thread's elements of its aligned class."""
+    """Price a phase as it is realized.
+
+    ``slots`` are a thread's elements of its aligned class, ``share`` a share of columns.
+    """
     repeats = facts.repeats(phase)
     subgroups = max(1, threads // target.lanes)
     fence = (_FENCE + _FENCE_SUBGROUP * subgroups) if fenced else 0.0
     if realization == "collective":
         work = _collective(phase, threads, target.lanes)
+    elif share is not None:
+        work = _columns(phase, share, threads)
     elif realization == "fragment":
         exchanges = 2 * _STEP * max(1, phase.count * target.lanes // (4 * threads))
         work = (slots * phase.operations + exchanges) * _crowd(threads)
@@ -85,11 +93,16 @@ def phase_price(
     return PhasePrice(work * repeats, fence * repeats)
 
 
-def serial_is_cheaper(
-    facts: GroupFacts, phase: PhaseFacts, threads: int, target: TargetFacts
-) -> bool:
-    """Whether one thread an output beats one SIMD group an output."""
-    return _serial(phase, threads) < _collective(phase, threads, target.lanes)
+def reduction_prices(
+    phase: PhaseFacts, share: ColumnShare | None, threads: int, target: TargetFacts
+) -> dict[str, float]:
+    """Prices of the realizations that a reduction's order permits, one run of the phase each."""
+    found = {"serial": _serial(phase, threads)}
+    if phase.collective:
+        found["collective"] = _collective(phase, threads, target.lanes)
+    if share is not None:
+        found["columns"] = _columns(phase, share, threads)
+    return found
 
 
 def program_price(
@@ -143,6 +156,20 @@ def _collective(phase: PhaseFacts, threads: int, lanes: int) -> float:
     fold = _rounds(phase, chunks, threads, scattered=phase.stride != 1)
     batches = -(-phase.count // max(1, threads // lanes))
     return batches * (fold + (5 * _STEP + _PUBLISH) * _crowd(threads))
+
+
+def _columns(phase: PhaseFacts, share: ColumnShare, threads: int) -> float:
+    active = min(threads, share.lanes * share.slices)
+    rows = -(-phase.depth // share.slices) * -(-share.lanes // threads)
+    reads = phase.global_loads * _GLOBAL + share.vector * len(phase.loads) * _SHARED
+    issued = share.vector * phase.operations + reads
+    waits = _WAIT * -(-rows // _OVERLAP) if phase.global_loads else 0.0
+    work = rows * issued * _crowd(active) + waits
+    if not share.fenced:
+        return work
+    combined = -(-phase.count // threads) * share.slices * (1 + _SHARED)
+    publishing = share.vector * _PUBLISH * _crowd(active)
+    return work + publishing + _FENCE + combined * _crowd(min(threads, phase.count))
 
 
 def _product(phase: PhaseFacts, arrangement: Arrangement, threads: int, subgroups: int) -> float:

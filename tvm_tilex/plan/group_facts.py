@@ -51,6 +51,9 @@ class PhaseFacts:
     one dimension read at the row of the phase's class, or of ``row_aligned``. ``first_factor``
     is the first factor of a plain product where its rows are the product's.
     ``stride`` is the distance in memory of two elements that are reduced one after the other.
+    ``adjacent`` outputs read neighbouring elements that one thread may load at once, 0 where
+    neighbouring outputs do not read neighbouring elements; ``any_order`` says that a reduction's
+    elements may be folded in any order.
     """
 
     kind: PhaseKind
@@ -75,6 +78,8 @@ class PhaseFacts:
     row_reads: tuple[int, ...] = ()
     first_factor: int = -1
     stride: int = 1
+    adjacent: int = 0
+    any_order: bool = False
 
     @property
     def half(self) -> bool:
@@ -119,7 +124,7 @@ class GroupRequest:
 
     ``collectives`` False keeps every reduction's ordered realization. ``reductions`` may demand
     ``"collective"`` or ``"serial"``, ``products`` ``"scalar"``, ``"fma"`` or ``"matrix"``: what a
-    phase does not permit keeps its own realization.
+    phase does not permit keeps its own realization. ``reductions`` may also be ``"columns"``.
     """
 
     threads: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.analysis.group_columns import read_columns
 from tvm_tilex.analysis.group_copies import copy_width, read_copy
 from tvm_tilex.analysis.group_facts import GroupSubject
 from tvm_tilex.analysis.group_structure import Outputs, Product, Steps, WholeOutputs
@@ -13,6 +14,7 @@ from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.tirx import compat
 from tvm_tilex.tirx.compat import builder, tirx
 from tvm_tilex.transform.common import as_index, launch, sequence, substitute, thread_axis
+from tvm_tilex.transform.group_columns import emit_columns
 from tvm_tilex.transform.group_frame import GroupFrame
 from tvm_tilex.transform.group_maps import (
     ElementMap,
@@ -53,7 +55,7 @@ class GroupEmitter:
         body = substitute(body, {root.loop_var: root.min + program})
         allocations = [tirx.AllocBuffer(buffer) for buffer in frame.private.values()]
         if frame.arena is not None:
-            views = frame.shared.values()
+            views = (*frame.shared.values(), *frame.partials.values())
             declared = [tirx.DeclBuffer(view, data=frame.arena.data) for view in views]
             allocations = [tirx.AllocBuffer(frame.arena), *declared, *allocations]
         body = launch(self._thread, self.plan.threads, sequence(*allocations, body))
@@ -198,6 +200,11 @@ class GroupEmitter:
             )
         if isinstance(phase, Outputs) and realization == "collective":
             return emit_collective(frame, phase)
+        if isinstance(phase, Outputs) and realization == "columns":
+            (share,) = (share for share in self.plan.columns if share.phase == number)
+            return emit_columns(
+                frame, phase, share, frame.partials.get(number), self._column_width(phase)
+            )
         if isinstance(phase, Outputs) and realization == "fragment":
             rows = self._maps[facts.row_aligned]
             assert isinstance(rows, MatrixMap)
@@ -222,6 +229,20 @@ class GroupEmitter:
         tiles = (*facts.own_loads, *self._row_reads(facts))
         tiles += (facts.store,) if facts.store >= 0 else ()
         return any(tile in self._frame.private for tile in tiles)
+
+    def _column_width(self, phase: Outputs) -> int:
+        """Neighbouring elements of one access of the views that a reduction reads."""
+        reads = read_columns(phase)
+        assert reads is not None
+        width = min(reads.width, self._vectors["max_lanes"])
+        for load in reads.views:
+            item = dtype_of(str(load.source.ty.dtype)).bytes
+            width = min(width, max(1, self._vectors["max_bytes"] // item))
+        for load in reads.views if width > 1 else ():
+            name = str(load.source.name)
+            size = width * dtype_of(str(load.source.ty.dtype)).bytes
+            self.alignment[name] = max(size, self.alignment.get(name, 1))
+        return width
 
     def _width(self, phase: Any) -> int:
         if self._vectors["max_lanes"] == 1:

@@ -9,6 +9,7 @@ from tvm_tilex.analysis.group_copies import reinterpreted
 from tvm_tilex.analysis.group_facts import GroupSubject
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.cooperative import CooperativePlan
+from tvm_tilex.plan.group_columns import ColumnShare
 from tvm_tilex.plan.group_memory import version_bytes
 from tvm_tilex.tirx.compat import TensorLoad, structural_map, tirx
 from tvm_tilex.transform.common import as_index, substitute
@@ -22,7 +23,8 @@ class GroupFrame:
 
     ``shared`` and ``private`` hold the buffers of each tile by number; a tile may have both: its
     owners read the private one. ``versions`` is the parity of the running iteration for a tile
-    of two versions. ``arena`` is the group's one allocation of shared memory.
+    of two versions. ``arena`` is the group's one allocation of shared memory. ``partials`` hold the
+    partial results of a phase's slices.
     """
 
     subject: GroupSubject
@@ -33,6 +35,7 @@ class GroupFrame:
     shared: dict[int, Any] = field(default_factory=dict)
     private: dict[int, Any] = field(default_factory=dict)
     versions: dict[int, Any] = field(default_factory=dict)
+    partials: dict[int, Any] = field(default_factory=dict)
     # While a phase of fragments is emitted: the slot of its row, of an element's slot.
     row_slot: Any | None = None
 
@@ -52,6 +55,23 @@ class GroupFrame:
             if placement.offset >= 0:
                 self.shared[number] = self._in_arena(tile, placement, scope)
 
+        for share in self.plan.columns:
+            if share.fenced:
+                self.partials[share.phase] = self._partial(share, scope)
+
+    def _partial(self, share: ColumnShare, scope: str) -> Any:
+        assert self.arena is not None
+        shape = share.slices, self.subject.facts.phases[share.phase].count
+        return tirx.decl_buffer(
+            tuple(map(self.integer, shape)),
+            "float32",
+            "partial",
+            data=self.arena.data,
+            elem_offset=self.integer(share.offset // 4),
+            scope=scope,
+            layout=None,
+        )
+
     def _arena(self, scope: str) -> Any:
         """The allocation, in the tiles' own type where they have one.
 
@@ -59,6 +79,7 @@ class GroupFrame:
         """
         placed = zip(self.subject.tiles, self.plan.placements, strict=True)
         held = {self._held(tile) for tile, placement in placed if placement.offset >= 0}
+        held |= {"float32" for share in self.plan.columns if share.fenced}
         dtype = held.pop() if len(held) == 1 else "float32"
         length = -(-self.plan.shared_bytes // dtype_of(_STORED.get(dtype, dtype)).bytes)
         return tirx.decl_buffer((length,), dtype, "arena", scope=scope, layout=None)
@@ -69,14 +90,16 @@ class GroupFrame:
             (self.integer(slots),), self._held(tile), name, scope="local", layout=None
         )
 
-    def _held(self, tile: Any) -> str:
-        """The type that a tile is held in.
+    def held(self, dtype: str) -> str:
+        """The type that elements of a type are held in.
 
         Metal's code generator has no bfloat16; TVM's legalization would give the whole arena the
         type of its bits.
         """
-        dtype = str(tile.buffer.ty.dtype)
         return "uint16" if dtype == "bfloat16" and self.kind != "cuda" else dtype
+
+    def _held(self, tile: Any) -> str:
+        return self.held(str(tile.buffer.ty.dtype))
 
     @staticmethod
     def element(buffer: Any, indices: Any, dtype: str) -> Any:

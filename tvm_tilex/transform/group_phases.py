@@ -26,7 +26,7 @@ from tvm_tilex.transform.group_frame import GroupFrame
 from tvm_tilex.transform.group_maps import ElementMap, LinearMap, MatrixMap, RowMap, unflatten
 from tvm_tilex.transform.group_vectors import vector_copy
 
-__all__ = ["emit_collective", "emit_elements", "emit_fragment", "emit_serial"]
+__all__ = ["emit_collective", "emit_elements", "emit_fragment", "emit_serial", "publish_output"]
 
 
 def emit_elements(
@@ -126,7 +126,7 @@ def emit_collective(frame: GroupFrame, phase: Outputs) -> Any:
             last = fold(integer(full * lanes) + frame.lane)
             tail = tirx.IfThenElse(frame.lane < integer(rest), last, None)
         result = call(SUBGROUP[update.combiner], carry[zero], dtype="float32")
-        publish = tirx.IfThenElse(tirx.EQ(frame.lane, zero), _publish(frame, phase, at), None)
+        publish = tirx.IfThenElse(tirx.EQ(frame.lane, zero), publish_output(frame, phase, at), None)
         body = sequence(
             tirx.BufferStore(carry, phase.initial.value, [zero]),
             chunks if full else None,
@@ -186,7 +186,7 @@ def emit_fragment(frame: GroupFrame, phase: Outputs, map: MatrixMap, own: frozen
         first = map.first_row(tirx.floordiv(row, integer(2)))
         half = tirx.floormod(row, integer(2)) * integer(8)
         m = first + tirx.floordiv(frame.lane, integer(4)) + half
-        stored = _publish(frame, phase, {loop.loop_var: m})
+        stored = publish_output(frame, phase, {loop.loop_var: m})
         return structural_map(stored, (TensorLoad, result_of(row)), order="post")
 
     number = frame.subject.tile_number(phase.publish.buffer)
@@ -209,7 +209,8 @@ def emit_fragment(frame: GroupFrame, phase: Outputs, map: MatrixMap, own: frozen
     )
 
 
-def _publish(frame: GroupFrame, phase: Any, at: dict[Any, Any]) -> Any:
+def publish_output(frame: GroupFrame, phase: Any, at: dict[Any, Any]) -> Any:
+    """Store the result in the reduction's carry to its tile in shared memory."""
     number = frame.subject.tile_number(phase.publish.buffer)
     assert number is not None
     value = frame.rewrite(phase.publish.value, at)
@@ -230,7 +231,7 @@ def emit_serial(frame: GroupFrame, phase: Outputs | WholeOutputs) -> Any:
         if isinstance(phase, Outputs):
             first = phase.initial
             loop = frame_statement(frame, phase.update.loop, at)
-            return sequence(first, loop, _publish(frame, phase, at))
+            return sequence(first, loop, publish_output(frame, phase, at))
         return frame_statement(frame, phase.body, at)
 
     allocations = [tirx.AllocBuffer(buffer) for buffer in scratch]

@@ -45,8 +45,9 @@ class CompileOptions:
         whole number of SIMD groups folds its reductions serially. 0 leaves it to the cost model;
         ``threads_per_group`` is taken where only that is stated.
     group_reductions
-        ``"collective"`` or ``"serial"`` for every reduction inside a group that permits it; None
-        lets the cost model choose for each.
+        ``"collective"`` (one SIMD group an output), ``"columns"`` (neighbouring outputs a thread)
+        or ``"serial"`` (one thread an output) for every reduction inside a group that permits it;
+        None lets the cost model choose for each.
     group_products
         ``"matrix"``, ``"fma"`` or ``"scalar"`` for every product inside a group whose shape
         permits it; None prefers them in this order.
@@ -93,7 +94,7 @@ class CompileOptions:
             _require(self, name, _is_count(getattr(self, name)), "0 or a positive integer")
         _require(self, "group_threads", _is_count(self.group_threads), "0 or a positive integer")
         for name, words in (
-            ("group_reductions", ("collective", "serial")),
+            ("group_reductions", ("collective", "columns", "serial")),
             ("group_products", ("matrix", "fma", "scalar")),
         ):
             _require(self, name, getattr(self, name) in (None, *words), f"None, {', '.join(words)}")
