@@ -39,7 +39,15 @@ CASES = {
     "batched_gemv one": ("batched_gemv", {"batch": 1, "rows": 1, "depth": 1}, {}),
     "column_sum": ("column_sum", {"rows": 150, "columns": 70}, {}),
     "column_sum one row": ("column_sum", {"rows": 1, "columns": 33}, {}),
+    "column_sum in steps": (
+        "column_sum", {"rows": 150, "columns": 70}, {"block_rows": 64, "block_columns": 32}
+    ),
     "column_max": ("column_max", {"rows": 150, "columns": 70}, {}),
+    "split_column_sum": ("split_column_sum", {"rows": 150, "columns": 70, "slices": 4}, {}),
+    "split_column_sum empty slice": (
+        "split_column_sum", {"rows": 5, "columns": 3, "slices": 4}, {}
+    ),
+    "split_column_max": ("split_column_max", {"rows": 150, "columns": 70, "slices": 7}, {}),
     "group_normalization": ("group_normalization", {"batch": 2, "channels": 6, "pixels": 200}, {}),
     "group_normalization one": (
         "group_normalization", {"batch": 1, "channels": 2, "pixels": 3}, {"groups": 1}
@@ -47,7 +55,7 @@ CASES = {
 }  # fmt: skip
 
 HALVES = ("attention 64", "attention 128 causal", "matmul", "matmul_softmax", "batched_gemv",
-          "column_sum", "group_normalization")  # fmt: skip
+          "column_sum", "split_column_sum", "group_normalization")  # fmt: skip
 PAIRS = [(case, "float32") for case in CASES] + [(case, "float16") for case in HALVES]
 PAIRS += [(case, "bfloat16") for case in ("attention 64", "matmul", "group_normalization")]
 
@@ -78,7 +86,8 @@ def test_llvm_is_right(case, dtype):
 @pytest.mark.parametrize(("case", "dtype"), PAIRS)
 def test_the_metal_text_is_right(case, dtype):
     artifact, _ = run(case, dtype, "metal", seed=2)
-    assert artifact.fallback is None and len(artifact.group_plans) == 1
+    roots = 2 if case.startswith("split") else 1
+    assert artifact.fallback is None and len(artifact.group_plans) == roots
 
 
 @pytest.mark.parametrize("threads", [48, 128])
@@ -100,7 +109,8 @@ def test_every_realization_of_the_metal_text_is_right(case, threads):
 def test_cuda_text_is_emitted(case, dtype):
     artifact, _ = run(case, dtype, "cuda")
     assert artifact.fallback is None
-    assert artifact.source.count("__syncthreads();") == artifact.group_plans[0].barrier_sites
+    sites = sum(plan.barrier_sites for plan in artifact.group_plans)
+    assert artifact.source.count("__syncthreads();") == sites
 
 
 def test_products_of_half_types_use_tensor_cores():
@@ -140,7 +150,7 @@ def test_a_wrong_output_is_noticed():
         kernel, extents, constants = CASES[name]
         entry = composed.catalog()[kernel]
         arrays = entry.arguments(extents, "float32")
-        arrays[-1][...] = entry.oracle(*arrays[:-1], **constants)
+        arrays[-1][...] = entry.oracle(*entry.inputs(arrays), **constants)
         assert entry.check(arrays, **constants).within, name
         arrays[-1].flat[-1] += 1e-2 * max(1.0, abs(arrays[-1].flat[-1]))
         assert not entry.check(arrays, **constants).within, name

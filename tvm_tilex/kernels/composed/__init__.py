@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tvm_tilex.kernels.composed.attention import attention
-from tvm_tilex.kernels.composed.columns import column_max, column_sum
+from tvm_tilex.kernels.composed.columns import (
+    column_max,
+    column_sum,
+    split_column_max,
+    split_column_sum,
+)
 from tvm_tilex.kernels.composed.group_normalization import group_normalization
 from tvm_tilex.kernels.composed.products import batched_gemv, matmul, matmul_softmax
 
@@ -27,6 +32,8 @@ __all__ = [
     "group_normalization",
     "matmul",
     "matmul_softmax",
+    "split_column_max",
+    "split_column_sum",
 ]
 
 

@@ -41,10 +41,16 @@ class ComposedEntry:
     def specs(
         self, extents: Mapping[str, int], dtype: str | DType = "float32"
     ) -> tuple[TensorSpec, ...]:
-        """Argument types for the extents of the kernel's named dimensions and one storage type."""
+        """Argument types for the extents of the kernel's named dimensions and one storage type.
+
+        A view that takes a single element type keeps it.
+        """
         storage = dtype_of(dtype)
         return tuple(
-            TensorSpec(tuple(extents[name] for name in view.dimensions or ()), storage)
+            TensorSpec(
+                tuple(extents[name] for name in view.dimensions or ()),
+                storage if storage in view.dtypes else view.dtypes[0],
+            )
             for view in self.kernel.parameters.values()
         )
 
@@ -53,18 +59,19 @@ class ComposedEntry:
     ) -> tuple[Array, ...]:
         """Standard normal inputs, and outputs filled with NaN so that a missing store shows."""
         generator = np.random.default_rng(seed)
-        storage = numpy_dtype(dtype_of(dtype))
         views = self.kernel.parameters.values()
         return tuple(
-            np.full(spec.shape, np.nan, storage)
+            np.full(spec.shape, np.nan, numpy_dtype(spec.dtype))
             if view.access is not ViewAccess.read
-            else generator.standard_normal(spec.shape, dtype=np.float32).astype(storage)
+            else generator.standard_normal(spec.shape, dtype=np.float32).astype(
+                numpy_dtype(spec.dtype)
+            )
             for view, spec in zip(views, self.specs(extents, dtype), strict=True)
         )
 
     def check(self, arguments: Sequence[Any], **constants: Any) -> Comparison:
         """Compare the output, the last of ``arguments``, with the oracle."""
-        *inputs, output = arguments
+        inputs, output = self.inputs(arguments), arguments[-1]
         magnitude = self.magnitude
         return compare(
             self.operation,
@@ -73,6 +80,15 @@ class ComposedEntry:
             self.oracle(*inputs, **constants),
             columns=max(2, self.depth(arguments)),  # one product is rounded too
             magnitude=None if magnitude is None else magnitude(*inputs, **constants),
+        )
+
+    def inputs(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments that are only read, which the oracle takes."""
+        views = self.kernel.parameters.values()
+        return tuple(
+            array
+            for view, array in zip(views, arguments, strict=True)
+            if view.access is ViewAccess.read
         )
 
     def depth(self, arguments: Sequence[Any]) -> int:
@@ -123,6 +139,17 @@ def entries() -> Mapping[str, ComposedEntry]:
             oracles.column_sum_magnitude,
         ),
         ComposedEntry("column_max", composed.column_max, oracles.column_max, "selection", "rows"),
+        ComposedEntry(
+            "split_column_sum",
+            composed.split_column_sum,
+            oracles.column_sum,
+            "sum",
+            "rows",
+            oracles.column_sum_magnitude,
+        ),
+        ComposedEntry(
+            "split_column_max", composed.split_column_max, oracles.column_max, "selection", "rows"
+        ),
         ComposedEntry(
             "group_normalization",
             composed.group_normalization,
