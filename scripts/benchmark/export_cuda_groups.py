@@ -16,10 +16,13 @@ import sys
 import click
 
 import tvm_tilex as tx
+from tvm_tilex.ir.program import ViewAccess
 from tvm_tilex.kernels import composed
 
 HALF = ("float16", "bfloat16")
 CHOICES = ({}, {"group_reductions": "collective"}, {"group_reductions": "serial"})
+REDUCTIONS = (*CHOICES, {"group_reductions": "columns"})
+TALL = ((8192, 8192), (65536, 1024))
 
 
 def attention():
@@ -74,17 +77,33 @@ def batched_gemv():
 
 
 def column_sum():
-    for rows, columns in ((8192, 8192), (65536, 1024)):
+    for rows, columns in TALL:
         for block_rows, block_columns, threads in (
             (64, 32, 256),
-            (64, 64, 256),
-            (128, 32, 512),
             (256, 32, 1024),
-            (32, 128, 128),
+            (1024, 64, 512),
+            (8192, 32, 512),
+            (8192, 64, 1024),
+            (8192, 64, 512),
         ):
             constants = {"block_rows": block_rows, "block_columns": block_columns}
             extents = {"rows": rows, "columns": columns}
-            yield extents, constants, ("float32", "float16"), threads, CHOICES
+            choices = REDUCTIONS if block_rows < 1024 else REDUCTIONS[:1]
+            yield extents, constants, ("float32", "float16"), threads, choices
+
+
+def split_column_sum():
+    for (rows, columns), slices in (
+        (TALL[0], 4),
+        (TALL[0], 16),
+        (TALL[1], 32),
+        (TALL[1], 128),
+        (TALL[1], 512),
+    ):
+        for block_columns, threads in ((64, 256), (128, 256), (64, 512), (256, 256)):
+            extents = {"rows": rows, "columns": columns, "slices": slices}
+            constants = {"block_columns": block_columns}
+            yield extents, constants, ("float32", "float16"), threads, REDUCTIONS[:1]
 
 
 def group_normalization():
@@ -95,7 +114,8 @@ def group_normalization():
 
 
 FAMILIES = {f.__name__: f for f in (
-    attention, matmul, matmul_softmax, batched_gemv, column_sum, group_normalization
+    attention, matmul, matmul_softmax, batched_gemv, column_sum, split_column_sum,
+    group_normalization
 )}  # fmt: skip
 
 
@@ -132,16 +152,19 @@ def _row(name, extents, constants, dtype, options):
         return {**row, "refused": str(error)}
     if artifact.fallback is not None:
         return {**row, "refused": artifact.fallback}
-    (plan,) = artifact.group_plans
+    plans = artifact.group_plans  # one a launch
+    views = artifact.tile_ir.views
     return {
         **row,
         "source": artifact.source,
         "launches": [dataclasses.asdict(launch) for launch in artifact.device.launches],
-        "parameters": [view.name for view in artifact.tile_ir.views],
-        "shapes": {view.name: view.shape for view in artifact.tile_ir.views},
-        "plan": json.loads(plan.to_json()),
-        "description": plan.describe(),
-        "score": plan.score,
+        "parameters": [view.name for view in views],
+        "shapes": {view.name: view.shape for view in views},
+        "dtypes": {view.name: str(view.dtype) for view in views},
+        "read": [view.name for view in views if view.access is ViewAccess.read],
+        "plan": json.loads(plans[0].to_json()),
+        "description": "; ".join(plan.describe() for plan in plans),
+        "score": sum(plan.score for plan in plans),
     }
 
 
