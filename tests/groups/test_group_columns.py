@@ -229,3 +229,14 @@ def test_a_propagated_nan_is_kept_where_metals_collectives_may_not_run():
     artifact(x, out)
     assert COLUMNS in artifact.group_plans[0].realizations
     np.testing.assert_array_equal(out, x.max(1))
+
+
+def test_what_an_earlier_nest_wrote_is_read_where_it_stands():
+    entry = composed.catalog()["split_column_sum"]
+    extents = {"rows": 300, "columns": 64, "slices": 8}
+    artifact = tx.compile(entry.kernel, *entry.specs(extents, "float16"), target="cuda")
+    first, second = artifact.group_plans
+    assert [COLUMNS in plan.realizations for plan in (first, second)] == [True, True]
+    assert len(artifact.device.launches) == 2
+    assert not any("partial" in placement.tile for placement in second.placements)
+    assert second.shared_bytes < 8 * 64 * 4 + second.columns[0].slices * 64 * 4

@@ -61,9 +61,7 @@ def shared_values(
     """
     everything = tuple(walk(program))
     uses, widest = _uses(everything)
-    written = {s.view for s in everything if isinstance(s, Store)}
-    if not noalias:
-        written = {view.name for view in program.views}
+    changing = _changing_loads(program, noalias)
     shared: set[int] = set()
     cost: dict[int, int] = {}  # operations repeated by one more use, without stored operands
     expensive: dict[int, bool] = {}
@@ -89,7 +87,7 @@ def shared_values(
             shared.add(number)
         elif isinstance(statement, Repartition):
             shared.add(number)  # its consumers read it under another distribution
-        elif isinstance(statement, Load) and statement.view in written:
+        elif number in changing:
             shared.add(number)  # a later store must not change what was loaded
         elif isinstance(statement, (Elementwise, Gather)) and widest[number]:
             shared.add(number)  # computed once, not once per element of a wider consumer
@@ -106,6 +104,20 @@ def shared_values(
         if number in shared:
             cost[number], expensive[number] = 1, False
     return frozenset(shared)
+
+
+def _changing_loads(program: Program, noalias: bool) -> frozenset[int]:
+    """Loads of views that may change while the nest of the load runs; nests run in order."""
+    found: set[int] = set()
+    for root in program.body:
+        inside = tuple(walk((root,)))
+        written = {s.view for s in inside if isinstance(s, Store)}
+        found.update(
+            s.result.number
+            for s in inside
+            if isinstance(s, Load) and (s.view in written or not noalias)
+        )
+    return frozenset(found)
 
 
 def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bool]]:
