@@ -236,7 +236,7 @@ def test_what_an_earlier_nest_wrote_is_read_where_it_stands():
     extents = {"rows": 300, "columns": 64, "slices": 8}
     artifact = tx.compile(entry.kernel, *entry.specs(extents, "float16"), target="cuda")
     first, second = artifact.group_plans
-    assert [COLUMNS in plan.realizations for plan in (first, second)] == [True, True]
+    assert COLUMNS in first.realizations
     assert len(artifact.device.launches) == 2
-    assert not any("partial" in placement.tile for placement in second.placements)
-    assert second.shared_bytes < 8 * 64 * 4 + second.columns[0].slices * 64 * 4
+    reduced, stored = second.realizations  # no phase copies the slices' sums
+    assert reduced in (COLUMNS, "serial") and stored == "elements"
