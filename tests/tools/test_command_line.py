@@ -143,6 +143,14 @@ def test_explain_tells_candidates_of_a_cluster_apart(tilex):
     assert tuple(map(int, marked.split()[:4])) == plan.shape
 
 
+def test_explain_says_which_shared_tiles_a_processor_keeps_and_why(tilex):
+    words = ("explain", "residual_layernorm", "--shape", "3x4096", "--target", "llvm")
+    assert "shared tiles: expensive-only (moves 96.0 KiB a program instead of " in tilex(*words).out
+    facts = json.loads(tilex(*words, "--json").out)
+    assert facts["materialization_reason"].startswith("moves 96.0 KiB")
+    assert json.loads(tilex(*words[:-1], "metal", "--json").out)["materialization_reason"] == ""
+
+
 @pytest.mark.parametrize("target", ["metal", "cuda"])
 def test_no_subgroups_leaves_the_reference_map_on_every_gpu(tilex, target):
     words = ("explain", "row_sum", "--shape", "3x40", "--target", target, "--no-subgroups")

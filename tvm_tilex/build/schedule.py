@@ -17,10 +17,11 @@ from tvm_tilex.ir import Dimension, Group, Parallel, Program
 from tvm_tilex.ir.dimensions import dimensions_of, restrict, tile_dimensions
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.ir.walk import walk
-from tvm_tilex.lowering import SharedTileMaterialization, lower_program
+from tvm_tilex.lowering import SharedTileMaterialization, bytes_moved, lower_program
 from tvm_tilex.plan.classes import FEW_POLICY, program_ranges, width_ranges
 from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.plan.materialization import MaterializationFacts, choose_materialization
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, tvm
 from tvm_tilex.transform.combine_variants import combine_variants
@@ -33,12 +34,14 @@ __all__ = ["Schedule", "Variant", "lowered", "materializations", "schedule"]
 class Variant:
     """The realization for one range of each dynamic extent; the only one of a static program.
 
+    ``materialization_reason`` says why a CPU's planner chose what is kept; empty where it didn't.
     ``proof`` and ``plan`` are None where the reference map is used, ``group_plans`` are those of
     cooperative groups; ``refusal`` says why no plan fits an admitted program.
     """
 
     dimensions: tuple[Dimension, ...]
     materialization: SharedTileMaterialization
+    materialization_reason: str
     proof: ProofRecord | None
     plan: GroupPlan | None
     group_plans: tuple[CooperativePlan, ...]
@@ -195,7 +198,8 @@ def _realize(
     program: Program, target: Any, options: CompileOptions, dump: StageDump | None
 ) -> tuple[Variant, IRModule, IRModule]:
     """Lower and realize, with the first materialization for which a plan fits."""
-    for mode, keep_views in materializations(target.kind.name, options):
+    chosen, reason = materializations(program, target.kind.name, options)
+    for mode, keep_views in chosen:
         module = lowered(program, replace(options, shared_tile_materialization=mode))
         if dump is not None:
             dump.write("reference", module.script(), "py")
@@ -208,10 +212,12 @@ def _realize(
             raise MappingError(str(error), location=program.body[0].location) from None
         if attrs.PLAN_REFUSAL not in scheduled[program.name].attrs:
             break
-    return _variant(program, mode, scheduled[program.name]), module, scheduled
+    return _variant(program, mode, reason, scheduled[program.name]), module, scheduled
 
 
-def _variant(program: Program, mode: SharedTileMaterialization, function: PrimFunc) -> Variant:
+def _variant(
+    program: Program, mode: SharedTileMaterialization, reason: str, function: PrimFunc
+) -> Variant:
     def text(key: str) -> str | None:
         found = function.attrs.get(key, None)
         return None if found is None else str(found)
@@ -221,6 +227,7 @@ def _variant(program: Program, mode: SharedTileMaterialization, function: PrimFu
     return Variant(
         dimensions=dimensions_of(program.views),
         materialization=mode,
+        materialization_reason=reason,
         proof=None if proof is None else ProofRecord.from_json(proof),
         plan=None if plan is None else GroupPlan.from_json(plan),
         group_plans=tuple(CooperativePlan.from_json(json.dumps(group)) for group in groups),
@@ -229,18 +236,32 @@ def _variant(program: Program, mode: SharedTileMaterialization, function: PrimFu
 
 
 def materializations(
-    kind: str, options: CompileOptions
-) -> tuple[tuple[SharedTileMaterialization, bool], ...]:
-    """Which shared tiles are kept, and whether views are: the target's order of preference."""
+    program: Program, kind: str, options: CompileOptions
+) -> tuple[tuple[tuple[SharedTileMaterialization, bool], ...], str]:
+    """Which shared tiles are kept, and whether views are: the target's order of preference.
+
+    And the reason of a CPU's planner, which prefers one choice.
+    """
     stated = options.shared_tile_materialization
     keep = kind == "cuda"
     if stated is not None:
-        return ((stated, keep),)
+        return ((stated, keep),), ""
     if kind == "llvm":
-        return ((SharedTileMaterialization.EXPENSIVE_ONLY, False),)
+        mode, reason = _on_processor(program, noalias=options.noalias is not False)
+        return ((mode, False),), reason
     preserve, recompute = (SharedTileMaterialization[n] for n in ("PRESERVE", "RECOMPUTE"))
     if options.explicit_request:
-        return ((preserve, keep),)
+        return ((preserve, keep),), ""
     # Beyond the stripe bound a row is read again rather than run by one thread.
     kept = ((preserve, True),) if keep else ()
-    return (*kept, (preserve, False), (recompute, False))
+    return (*kept, (preserve, False), (recompute, False)), ""
+
+
+def _on_processor(program: Program, *, noalias: bool) -> tuple[SharedTileMaterialization, str]:
+    preserve, again = (SharedTileMaterialization[n] for n in ("PRESERVE", "EXPENSIVE_ONLY"))
+    facts = MaterializationFacts(
+        kept=bytes_moved(program, preserve, noalias=noalias),
+        again=bytes_moved(program, again, noalias=noalias),
+    )
+    choice = choose_materialization(facts)
+    return (preserve if choice.keep else again), choice.reason

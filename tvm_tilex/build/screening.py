@@ -58,7 +58,7 @@ def refusals(
         if not options.explicit_request:
             found.append(None)
             continue
-        ((mode, keep_views),) = materializations(target.kind.name, options)
+        ((mode, keep_views),), _ = materializations(program, target.kind.name, options)
         lowering = replace(options, **_REQUEST, shared_tile_materialization=mode)
         key = (lowering, keep_views)
         if key not in proved:

@@ -2,5 +2,6 @@
 
 from tvm_tilex.lowering.kernel import lower_program
 from tvm_tilex.lowering.sharing import SharedTileMaterialization
+from tvm_tilex.lowering.traffic import bytes_moved
 
-__all__ = ["SharedTileMaterialization", "lower_program"]
+__all__ = ["SharedTileMaterialization", "bytes_moved", "lower_program"]

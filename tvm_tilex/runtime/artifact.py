@@ -82,6 +82,11 @@ class Artifact:
         return self.variants[-1].proof
 
     @property
+    def materialization_reason(self) -> str:
+        """Why a CPU's planner keeps those shared tiles; empty where it did not choose."""
+        return self.variants[-1].materialization_reason
+
+    @property
     def plan(self) -> GroupPlan | None:
         """The plan for the greatest extents; None where the reference map is used."""
         return self.variants[-1].plan

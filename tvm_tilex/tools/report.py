@@ -31,6 +31,8 @@ def heading(title: str) -> None:
 def describe_plan(artifact: Artifact) -> str:
     """One line: how programs are mapped, and which shared tiles are kept."""
     kept = f"shared tiles: {artifact.materialization.value}"
+    if artifact.materialization_reason:
+        kept = f"{kept} ({artifact.materialization_reason})"
     if artifact.plan is not None:
         return f"{artifact.plan.describe()}; {kept}"
     if artifact.group_plans:
