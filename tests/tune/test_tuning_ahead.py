@@ -7,7 +7,7 @@ import pytest
 
 from tvm_tilex.build import machine_code
 from tvm_tilex.build.machine_code import MachineCode, cubin_for, kept
-from tvm_tilex.build.screening import refusals
+from tvm_tilex.build.screening import Screened, screen
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.driver import compile, compile_text
 from tvm_tilex.errors import MappingError, TilexError
@@ -33,16 +33,20 @@ CELLS = [
 @pytest.mark.parametrize(("name", "shape", "dtype", "target"), CELLS)
 def test_the_planner_refuses_what_compiling_refuses_in_the_same_words(name, shape, dtype, target):
     subject, resolved = subject_of(name, *shape, dtype=dtype), resolve_target(target)
-    every = [c.options for c in default_space(resolved.kind.name).candidates()]
-    found = refusals(subject.capture(), resolved, every)
+    space = default_space(resolved.kind.name, dtype=dtype, clusters=target == "h200")
+    every = [c.options for c in space.candidates()]
+    screened = screen(subject.capture(), resolved, every)
+    found = [one.refusal for one in screened]
     assert found[0] is None and any(found) and not all(found)
+    assert all((one.score is None) == (one.refusal is not None) for one in screened[1:])
     # A cell of each kind, not the whole space: compiling is what this saves.
     refused = [i for i, error in enumerate(found) if error is not None]
     kept = [i for i, error in enumerate(found) if error is None]
     for index in (*refused[:: max(1, len(refused) // 6)], *kept[:: max(1, len(kept) // 4)]):
         arguments = (subject.kernel, *subject.specs)
         if found[index] is None:
-            compile_text(*arguments, target=resolved, options=every[index])
+            artifact = compile_text(*arguments, target=resolved, options=every[index])
+            assert index == 0 or artifact.plan.score == screened[index].score
             continue
         with pytest.raises(MappingError) as refusal:
             compile(*arguments, target=resolved, options=every[index], tuned=False)
@@ -53,8 +57,8 @@ def test_what_the_planner_does_not_see_is_left_to_compiling():
     """A cost policy is not asked, and a processor has no plans."""
     subject = subject_of("softmax", 8, 256)
     strange = CompileOptions(threads_per_group=64, cost_policy="nobody's")
-    assert refusals(subject.capture(), resolve_target("h200"), [strange]) == (None,)
-    assert refusals(subject.capture(), resolve_target("llvm"), [strange]) == (None,)
+    for target in ("h200", "llvm"):
+        assert screen(subject.capture(), resolve_target(target), [strange]) == (Screened(),)
     with pytest.raises(TilexError):
         compile(subject.kernel, *subject.specs, target="h200", options=strange, tuned=False)
 
@@ -116,7 +120,7 @@ def test_a_run_on_cuda_compiles_each_text_once_and_the_winner_again(cuda_standin
     texts = {trial["facts"]["source_sha256"] for trial in by_status["valid"]}
     # Ahead or by the trial, once each; then the winner and the default anew.
     assert len(cuda_standin.compiled.read_text().splitlines()) == len(texts) + 2
-    phases = ["screening", "asking the model", "searching", "measuring the winner"]
+    phases = ["starting", "screening", "asking the model", "searching", "measuring the winner"]
     assert list(section["phases"]) == phases
     assert sum(section["phases"].values()) <= section["seconds"]
     for trial in (*by_status["valid"], section["winner"]["trial"]):

@@ -43,8 +43,26 @@ def test_a_product_point_that_is_the_default_is_not_repeated(quick):
 @pytest.mark.parametrize("kind", ["llvm", "metal", "cuda"])
 def test_default_spaces(kind):
     space = default_space(kind)
-    assert 4 < space.size <= 100
+    assert 4 < space.size <= 200
     assert Space.from_dict(space.to_dict()) == space
+
+
+def values_of(space):
+    return {d.name: d.values for d in space.dimensions}
+
+
+def test_default_dimensions_are_those_of_the_target_and_the_storage():
+    wide, narrow = (
+        values_of(default_space("cuda", dtype=dtype, clusters=True))
+        for dtype in ("float32", "bfloat16")
+    )
+    assert wide["reduction_blocks_per_program"] == (1, 2, 4, 8)
+    assert wide["shared_tile_materialization"] == ("preserve", "recompute")
+    assert 8 in narrow["reduction_lane_elements"] and 8 not in wide["reduction_lane_elements"]
+    assert "reduction_blocks_per_program" not in values_of(default_space("cuda"))
+    assert list(values_of(default_space("metal"))) == [
+        *("threads_per_group", "reduction_programs_per_group", "reduction_lane_elements"),
+    ]
 
 
 @pytest.mark.parametrize(

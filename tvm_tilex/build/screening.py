@@ -1,4 +1,4 @@
-"""Which of many options the planner refuses for one program, without compiling for each of them.
+"""What the planner says of many options for one program, without compiling for each of them.
 
 A program is lowered and proved once for each way of lowering it; what tells most candidates of a
 tuner apart is then a request to the planner, which is integers only.
@@ -7,7 +7,7 @@ tuner apart is then a request to the planner, which is integers only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_tilex.analysis.admission import admit
@@ -17,7 +17,7 @@ from tvm_tilex.build.schedule import lowered, materializations
 from tvm_tilex.errors import MappingError, TilexError
 from tvm_tilex.ir import Program
 from tvm_tilex.ir.dimensions import dimensions_of
-from tvm_tilex.plan.cost import CostFacts
+from tvm_tilex.plan.cost import CostFacts, CostPolicy, cost_policy
 from tvm_tilex.plan.facts import ProgramFacts
 from tvm_tilex.plan.planner import PlanRefusal, plan_groups
 from tvm_tilex.tirx import attrs
@@ -26,7 +26,7 @@ from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.plan_groups import misfit
 from tvm_tilex.transform.realization import realization_of
 
-__all__ = ["refusals"]
+__all__ = ["Screened", "screen"]
 
 # Options that the planner alone reads.
 _REQUEST = {
@@ -41,29 +41,37 @@ _REQUEST = {
 }
 
 
-def refusals(
-    program: Program, target: Any, candidates: Sequence[CompileOptions]
-) -> tuple[MappingError | None, ...]:
-    """The planner's refusal of each candidate's request, the one that compiling would raise.
+@dataclass(frozen=True)
+class Screened:
+    """The planner's refusal, the one that compiling would raise, or the plan's score.
 
-    None says nothing: automatic options, a program that no plan is made for and whatever another
-    part of the compiler would refuse are left to compilation.
+    Neither says nothing: automatic options, a program that no plan is made for, a cost policy of
+    somebody's own and whatever another part of the compiler would refuse are left to compilation.
     """
+
+    refusal: MappingError | None = None
+    score: float | None = None
+
+
+def screen(
+    program: Program, target: Any, candidates: Sequence[CompileOptions]
+) -> tuple[Screened, ...]:
+    """What the planner says of each candidate."""
     if target.kind.name == "llvm" or dimensions_of(program.views):
-        return (None,) * len(candidates)
+        return (Screened(),) * len(candidates)
     register_pipeline()
     proved: dict[tuple[CompileOptions, Any], tuple[PrimFunc, ProgramFacts] | None] = {}
-    found: list[MappingError | None] = []
+    found: list[Screened] = []
     for options in candidates:
         if not options.explicit_request:
-            found.append(None)
+            found.append(Screened())
             continue
         ((mode, keep_views),), _ = materializations(program, target.kind.name, options)
         lowering = replace(options, **_REQUEST, shared_tile_materialization=mode)
         key = (lowering, keep_views)
         if key not in proved:
             proved[key] = _proved(program, target, lowering, keep_views)
-        found.append(_refusal(program, target, options, proved[key]))
+        found.append(_screened(program, target, options, proved[key]))
     return tuple(found)
 
 
@@ -85,24 +93,28 @@ def _proved(
     return None if facts is None or facts.programs == 0 else (function, facts)
 
 
-def _refusal(
+def _screened(
     program: Program,
     target: Any,
     options: CompileOptions,
     proved: tuple[PrimFunc, ProgramFacts] | None,
-) -> MappingError | None:
+) -> Screened:
     if proved is None:
-        return None
+        return Screened()
     function, facts = proved
     wanted = realization_of(function, target, options)
+    ours = options.cost_policy == "default"
+    policy: CostPolicy = _unscored
+    if ours:
+        policy = cost_policy("default", wanted.kind, wanted.family)
     try:
-        plan_groups(facts, wanted.target, wanted.request, _unscored)
+        plan = plan_groups(facts, wanted.target, wanted.request, policy)
     except PlanRefusal as refusal:
         text = str(misfit(program.name, refusal))
-        return MappingError(text, location=program.body[0].location)
+        return Screened(MappingError(text, location=program.body[0].location))
     except TilexError:
-        return None
-    return None
+        return Screened()
+    return Screened(score=plan.score if ours else None)
 
 
 def _unscored(facts: CostFacts) -> float:

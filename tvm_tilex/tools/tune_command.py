@@ -143,14 +143,15 @@ def _tune(
         make_subject(kernel, group, given["dtype"])  # usage errors in the command line's form
     target = given.pop("target_json") or given["target"]
     given.pop("target")
-    kind = str(resolve_target(target).kind.name)
+    resolved = resolve_target(target)
+    kind = str(resolved.kind.name)
     endpoints = endpoints_of(
         given.pop("rpc_servers"), given.pop("rpc_tracker"), given.pop("rpc_key")
     )
     metric = given.pop("tuning_metric") or default_metric(kind, endpoints[0])
     output, limit = given.pop("output"), given.pop("time_limit")
     settings: dict[str, Any] = {
-        "space": space_of(kind, given.pop("subgroups"), given),
+        "space": space_of(resolved, given.pop("subgroups"), given, given["dtype"]),
         "timing": timing_of(given),
         "limit": limit,
         "metric": metric,

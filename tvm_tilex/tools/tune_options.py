@@ -12,6 +12,7 @@ import click
 
 from tvm_tilex.errors import OptionError
 from tvm_tilex.transform.options import CompileOptions
+from tvm_tilex.transform.realization import has_clusters
 from tvm_tilex.tune.api import DEFAULT_BUDGET
 from tvm_tilex.tune.endpoint import LOCAL, Endpoint, parse_address
 from tvm_tilex.tune.job import Timing
@@ -138,7 +139,9 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def space_of(kind: str, subgroups: bool | None, given: dict[str, Any]) -> Space:
+def space_of(
+    target: Any, subgroups: bool | None, given: dict[str, Any], dtype: str = "float32"
+) -> Space:
     """The space that the command line states, or the target's default one.
 
     Takes the dimensions' options out of ``given``.
@@ -151,7 +154,8 @@ def space_of(kind: str, subgroups: bool | None, given: dict[str, Any]) -> Space:
     ]
     dimensions += given.pop("others")
     if not dimensions:
-        space = default_space(kind, base)
+        kind = str(target.kind.name)
+        space = default_space(kind, base, dtype=dtype, clusters=has_clusters(target))
         return space if subgroups is not False else dataclasses.replace(space, dimensions=())
     return Space(base, tuple(dimensions))
 

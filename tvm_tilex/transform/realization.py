@@ -12,7 +12,7 @@ from tvm_tilex.tirx.compat import PrimFunc, Target, structural_walk, tirx
 from tvm_tilex.transform.common import compute_capability
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["Realization", "realization_of"]
+__all__ = ["Realization", "has_clusters", "realization_of"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,11 @@ def _target_facts(target: Any | None) -> TargetFacts:
 def _cluster_blocks(target: Any) -> int:
     """Portable cluster size (CUDA C++ Programming Guide): 8 from compute capability 9.0 on."""
     return 8 if compute_capability(target) >= 90 else 1
+
+
+def has_clusters(target: Any) -> bool:
+    """Whether several threadgroups of a target can share one program."""
+    return _target_facts(target).cluster_blocks > 1
 
 
 def _binds_subgroups(function: PrimFunc) -> bool:

@@ -16,6 +16,7 @@ from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import ArgumentError
 from tvm_tilex.kernels.subjects import kernel_name
 from tvm_tilex.lang.kernel import TileKernel
+from tvm_tilex.transform.realization import has_clusters
 from tvm_tilex.tune.database import Database
 from tvm_tilex.tune.endpoint import LOCAL, Endpoint
 from tvm_tilex.tune.errors import ReportError
@@ -31,7 +32,8 @@ from tvm_tilex.tune.store import store
 
 __all__ = ["DEFAULT_BUDGET", "default_output", "new_folder", "resume", "tune"]
 
-DEFAULT_BUDGET = 1000
+# Several shapes of the largest default space; most of it is refused without being compiled.
+DEFAULT_BUDGET = 10_000
 
 
 def tune(
@@ -89,7 +91,7 @@ def tune(
     kind = str(resolved.kind.name)
     settings = Settings(
         target=str(resolved),
-        space=space or default_space(kind),
+        space=space or default_space(kind, dtype=dtype, clusters=has_clusters(resolved)),
         metric=metric or default_metric(kind, endpoints[0]),
         timing=timing,
         seed=seed,

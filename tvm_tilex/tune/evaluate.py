@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm_tilex.build.cuda_compile import compile_into
 from tvm_tilex.build.machine_code import MachineCode, kept
-from tvm_tilex.build.screening import refusals
+from tvm_tilex.build.screening import screen
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.driver import compile, compile_text
 from tvm_tilex.errors import TilexError
@@ -55,11 +55,11 @@ def evaluate(job: Job) -> Outcome:
 
 
 def _screen(job: Job) -> Outcome:
-    """What the planner refuses; the reason is the one that compiling would give."""
+    """The planner's refusals, with the reasons that compiling would give, and scores."""
     candidates = tuple(map(CompileOptions.from_json, job.screened))
-    found = refusals(job.subject.subject().capture(), resolve_target(job.target), candidates)
-    reasons = [None if error is None else _reason(error) for error in found]
-    return {"status": "screened", "reasons": reasons}
+    found = screen(job.subject.subject().capture(), resolve_target(job.target), candidates)
+    reasons = [None if one.refusal is None else _reason(one.refusal) for one in found]
+    return {"status": "screened", "reasons": reasons, "scores": [one.score for one in found]}
 
 
 def _evaluate(job: Job, code: MachineCode) -> Outcome:

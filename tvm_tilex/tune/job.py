@@ -57,8 +57,8 @@ class Job:
     ``target`` is a name or TVM's description as text. ``measure`` False stops after compilation
     (to know the plan and its score). ``source`` True returns the emitted source too. ``fresh``
     asks for a process that has compiled nothing before, and for machine code of its own. ``limit``
-    bounds its seconds. ``screened`` asks for something else: which of these options the planner
-    refuses. ``shared`` is a folder of the run for what its processes need in common.
+    bounds its seconds. ``screened`` asks for something else: what the planner says of these
+    options. ``shared`` is a folder of the run for what its processes need in common.
     """
 
     subject: SubjectSpec

@@ -152,7 +152,8 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Replace the file as a whole: a reader sees the old text or the new one."""
-        text = json.dumps(self.to_dict(), indent=1)
+        # Lines take json's slow encoder; they are for the reader of a run that has ended.
+        text = json.dumps(self.to_dict(), indent=None if self.status == "running" else 1)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)

@@ -138,8 +138,7 @@ def _section(report: Report, section: Section, pool: Pool, path: Path, progress:
         search = _Search(report, section, pool, path, progress, shared)
         progress.begin(section, len(search.candidates))
         with search.compiling_ahead():
-            with _phase(section, "screening"):
-                search.screen()
+            search.screen()
             with _phase(section, "asking the model"):
                 search.score()
             with _phase(section, "searching"):
@@ -160,7 +159,15 @@ def _phase(section: Section, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        section.phases[name] = section.phases.get(name, 0.0) + time.monotonic() - began
+        _spent(section, name, time.monotonic() - began)
+
+
+def _spent(section: Section, name: str, seconds: float) -> None:
+    section.phases[name] = section.phases.get(name, 0.0) + seconds
+
+
+# What a search measures before it ends, and some more; the rest its own trial compiles.
+_MOST_AHEAD = 64
 
 
 class _Search:
@@ -204,18 +211,26 @@ class _Search:
             self._ahead = None
 
     def screen(self) -> None:
-        """Record what the planner refuses: one job for all candidates, and no trial for those.
+        """Record what the planner says: one job for all candidates, and no trial for the refused.
 
-        If that job does not end well, each candidate's own compilation says what is refused.
+        If that job does not end well, each candidate's own compilation says it.
         """
         left = [c for c in self.candidates if c.index not in self._section.tried]
         if not left:
             return
         texts = tuple(candidate.options.to_json() for candidate in left)
         job = self._job(self.candidates[0], measure=False, screened=texts)
+        began = time.monotonic()
         self._pool.submit(Task(("screen", self.candidates[0]), job))
         _, outcome = self._pool.next()
+        whole = time.monotonic() - began
+        inside = min(outcome.get("seconds", whole), whole)
+        _spent(self._section, "starting", whole - inside)  # the process, before its first job
+        _spent(self._section, "screening", inside)
         found = outcome.get("reasons", ())
+        for candidate, score in zip(left, outcome.get("scores", ()), strict=False):
+            if score is not None:
+                self._section.scores[candidate.index] = score
         trials = [
             refused(candidate, reason)
             for candidate, reason in zip(left, found, strict=False)
@@ -226,16 +241,21 @@ class _Search:
         self._progress.screened(self._section, trials)
 
     def score(self) -> None:
-        """Ask the cost model first, where the search wants its order: compilation only.
+        """Ask the cost model first, where the search wants its order, by compiling to text only.
 
-        The sources that this gives are compiled to machine code from then on.
+        Where the planner has said the score already, only the best are, for the sake of the text,
+        which is compiled to machine code from then on.
         """
-        if self._settings.search not in MODELLED and self._ahead is None:
+        modelled = self._settings.search in MODELLED
+        if not modelled and self._ahead is None:
             return
-        known = set(self._section.scores) | self._section.tried
-        for candidate in self.candidates:
-            if candidate.index in known:
-                continue
+        scores, tried = self._section.scores, self._section.tried
+        left = [c for c in self.candidates if c.index not in tried]
+        unknown = [c for c in left if c.index not in scores] if modelled else []
+        best: list[Candidate] = []
+        if self._ahead is not None:
+            best = sorted(left, key=lambda c: scores.get(c.index, -math.inf))[:_MOST_AHEAD]
+        for candidate in {c.index: c for c in (*unknown, *best)}.values():
             job = self._job(candidate, measure=False, source=self._ahead is not None)
             self._pool.submit(Task(("score", candidate), job))
         sources: dict[int, str] = {}
@@ -246,7 +266,7 @@ class _Search:
                 continue
             index, score = task.tag[1].index, outcome["facts"]["score"]
             if score is not None:
-                self._section.scores[index] = score
+                scores[index] = score
             sources[index] = str(outcome.get("source", ""))
         self._save()
         self._compile_ahead(sources)
@@ -273,6 +293,8 @@ class _Search:
             if not self._pool.pending:
                 return
             trial = self._take()
+            if trial.status == "refused" and self._settings.search in MODELLED:
+                continue  # it says nothing of the order
             strategy.tell(trial.candidate, trial.value(self._settings.metric))
 
     def _strategy(self) -> Strategy:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.errors import OptionError
+from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.tune.errors import BudgetError
 
@@ -96,21 +97,48 @@ class Space:
         return cls(CompileOptions.from_json(found["base"]), tuple(dimensions))
 
 
-def default_space(kind: str, base: CompileOptions | None = None) -> Space:
-    """What is tried on a target kind where nothing is stated."""
-    base = base or CompileOptions()
-    if kind == "llvm":
-        dimensions: Iterable[tuple[str, tuple[Any, ...]]] = (
-            ("shared_tile_materialization", ("preserve", "expensive-only")),
-            ("vector_access", (True, False)),
-        )
-    else:
-        dimensions = (
-            ("threads_per_group", (32, 64, 128, 256, 512, 1024)),
-            ("reduction_programs_per_group", (1, 2, 4, 8)),
-            ("reduction_lane_elements", (1, 2, 4)),
-        )
-    return Space(base, tuple(Dimension(name, values) for name, values in dimensions))
+@dataclass(frozen=True)
+class _Place:
+    """What decides which dimensions there are: the target's kind, its clusters, the storage."""
+
+    kind: str
+    clusters: bool
+    narrow: bool
+
+    @property
+    def gpu(self) -> bool:
+        return self.kind != "llvm"
+
+
+# A dimension is a line: the option, the values that are tried, and where. Combinations that a
+# program or a target does not allow cost next to nothing: the planner refuses them in one job.
+_DEFAULT: tuple[tuple[str, tuple[Any, ...], Callable[[_Place], bool]], ...] = (
+    ("threads_per_group", (32, 64, 128, 256, 512, 1024), lambda at: at.gpu),
+    ("reduction_programs_per_group", (1, 2, 4, 8), lambda at: at.gpu),
+    ("reduction_lane_elements", (1, 2, 4), lambda at: at.gpu and not at.narrow),
+    ("reduction_lane_elements", (1, 2, 4, 8), lambda at: at.gpu and at.narrow),
+    ("reduction_blocks_per_program", (1, 2, 4, 8), lambda at: at.clusters),
+    ("shared_tile_materialization", ("preserve", "recompute"), lambda at: at.kind == "cuda"),
+    ("shared_tile_materialization", ("preserve", "expensive-only"), lambda at: at.kind == "llvm"),
+    ("vector_access", (True, False), lambda at: at.kind == "llvm"),
+)
+
+
+def default_space(
+    kind: str,
+    base: CompileOptions | None = None,
+    *,
+    dtype: str = "float32",
+    clusters: bool = False,
+) -> Space:
+    """What is tried on a target kind where nothing is stated.
+
+    ``dtype`` is the storage type: eight elements of 16 bits fill a vector. ``clusters`` says
+    whether threadgroups of the target can share a program.
+    """
+    at = _Place(kind, clusters, dtype_of(dtype).bytes == 2)
+    dimensions = tuple(Dimension(name, values) for name, values, holds in _DEFAULT if holds(at))
+    return Space(base or CompileOptions(), dimensions)
 
 
 def require_budget(space: Space, shapes: int, budget: int, *, trials: int | None = None) -> int:

@@ -209,8 +209,9 @@ def main(
     dimensions = {k: given.pop(k) for k in list(given) if k.startswith("tune_") or k == "others"}
     runs = []
     for backend in backends:  # everything that can be refused is, before any work
-        kind = str(resolve_target(backend).kind.name)
-        space = space_of(kind, subgroups, dict(dimensions))
+        resolved = resolve_target(backend)
+        kind = str(resolved.kind.name)
+        space = space_of(resolved, subgroups, dict(dimensions), dtype)
         chosen = metric or default_metric(kind)
         require_metric(chosen, kind, tune.Endpoint())
         count = len(shapes) * len(operations)
