@@ -24,9 +24,9 @@ from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import PrimFunc, tvm
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.plan_groups import misfit
-from tvm_tilex.transform.realization import realization_of
+from tvm_tilex.transform.realization import has_clusters, realization_of
 
-__all__ = ["Screened", "screen"]
+__all__ = ["Screened", "has_clusters", "screen"]
 
 # Options that the planner alone reads.
 _REQUEST = {

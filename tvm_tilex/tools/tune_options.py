@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from tvm_tilex.build.screening import has_clusters
 from tvm_tilex.errors import OptionError
 from tvm_tilex.transform.options import CompileOptions
-from tvm_tilex.transform.realization import has_clusters
 from tvm_tilex.tune.api import DEFAULT_BUDGET
 from tvm_tilex.tune.endpoint import LOCAL, Endpoint, parse_address
 from tvm_tilex.tune.job import Timing

@@ -12,11 +12,11 @@ from typing import Any
 
 import platformdirs
 
+from tvm_tilex.build.screening import has_clusters
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import ArgumentError
 from tvm_tilex.kernels.subjects import kernel_name
 from tvm_tilex.lang.kernel import TileKernel
-from tvm_tilex.transform.realization import has_clusters
 from tvm_tilex.tune.database import Database
 from tvm_tilex.tune.endpoint import LOCAL, Endpoint
 from tvm_tilex.tune.errors import ReportError
