@@ -1,6 +1,7 @@
 """VectorizeDomains: independent element loops become vectors, everything else stays a loop."""
 
 import pytest
+import tvm
 
 from tvm_tilex.transform import VectorizeDomains
 
@@ -16,7 +17,7 @@ def domain(statement, extent=70, before=""):
     )
 
 
-def test_chunks_lanes_and_tail(function, check):
+def test_the_last_vector_repeats_some_elements(function, check):
     before = function(domain("out[program, e] = x[program, e] * T.float32(2)"))
     after = function(
         ROOT
@@ -24,12 +25,35 @@ def test_chunks_lanes_and_tail(function, check):
     for chunk in range(4):
         for lane in T.vectorized(16):
             out[program, chunk * 16 + lane] = x[program, chunk * 16 + lane] * T.float32(2)
-    for e in range(6):
-        out[program, e + 64] = x[program, e + 64] * T.float32(2)
+    for lane in T.vectorized(16):
+        out[program, 54 + lane] = x[program, 54 + lane] * T.float32(2)
 """,
         stage="scheduled",
     )
     check(VectorizeDomains(), before, after)
+
+
+def test_elements_that_read_their_buffer_run_once(function, check):
+    before = function(domain("out[program, e] = out[program, e] * T.float32(2)"))
+    after = function(
+        ROOT
+        + """
+    for chunk in range(4):
+        for lane in T.vectorized(16):
+            out[program, chunk * 16 + lane] = out[program, chunk * 16 + lane] * T.float32(2)
+    for e in range(6):
+        out[program, e + 64] = out[program, e + 64] * T.float32(2)
+""",
+        stage="scheduled",
+    )
+    check(VectorizeDomains(), before, after)
+
+
+def test_arguments_that_may_overlap_are_stored_once(function):
+    before = function(domain("out[program, e] = x[program, e] * T.float32(2)"))
+    before = before.without_attr("tirx.noalias")
+    after = VectorizeDomains()(tvm.IRModule({"kernel": before}))["kernel"].script()
+    assert "for e in range(6)" in after and after.count("T.vectorized(16)") == 1
 
 
 def test_a_short_domain_takes_fewer_lanes_and_no_tail(function, check):

@@ -15,8 +15,13 @@ from tvm_tilex.transform.common import chunked, sequence, serial, substitute
 __all__ = ["split_loop"]
 
 
-def split_loop(loop: Any, lanes: int) -> Any:
-    """Chunks of ``lanes`` iterations as vectors, and the rest; the loop itself where not proved."""
+def split_loop(loop: Any, lanes: int, *, noalias: bool = False) -> Any:
+    """Chunks of ``lanes`` iterations as vectors, and the rest; the loop itself where not proved.
+
+    The rest is one vector more, of the last ``lanes`` iterations, some of which run twice, where
+    that changes nothing: nothing that is read is stored, ``noalias`` saying so of different
+    buffers. Otherwise it is a loop.
+    """
     while isinstance(loop.extent, tirx.IntImm) and lanes > loop.extent.value:
         lanes //= 2
     if lanes < 4 or not _independent(loop):
@@ -25,14 +30,27 @@ def split_loop(loop: Any, lanes: int) -> Any:
     chunk, lane = tirx.Var("chunk", index), tirx.Var("lane", index)
     element = chunk * tirx.IntImm(index, lanes) + lane
     main = substitute(loop.body, {loop.loop_var: element})
-    tail = tirx.Var(loop.loop_var.name, index)
     chunks, left = chunked(loop.extent, lanes)
+    vectors = serial(chunk, chunks, serial(lane, lanes, main, tirx.ForKind.VECTORIZED))
+    known = isinstance(left, tirx.IntImm)
+    if known and left.value and _repeatable(loop.body, noalias=noalias):
+        first = tirx.IntImm(index, int(loop.extent.value) - lanes)
+        again = tirx.Var("lane", index)
+        last = substitute(loop.body, {loop.loop_var: first + again})
+        return sequence(vectors, serial(again, lanes, last, tirx.ForKind.VECTORIZED))
+    tail = tirx.Var(loop.loop_var.name, index)
     after = tail + chunks * tirx.IntImm(index, lanes)
     rest = substitute(loop.body, {loop.loop_var: after})
-    return sequence(
-        serial(chunk, chunks, serial(lane, lanes, main, tirx.ForKind.VECTORIZED)),
-        serial(tail, left, rest),
-    )
+    return sequence(vectors, serial(tail, left, rest))
+
+
+def _repeatable(store: Any, *, noalias: bool) -> bool:
+    """Whether an element may be stored twice: its value reads nothing that is stored."""
+    read = [load.source for load in loads(store.value)]
+    if any(source.same_as(store.buffer) for source in read):
+        return False
+    local = store.buffer.scope() == "local" or all(source.scope() == "local" for source in read)
+    return local or noalias
 
 
 def _independent(loop: Any) -> bool:

@@ -10,8 +10,8 @@ After, with L lanes::
     for chunk in T.serial(N // L):
         for lane in T.vectorized(L):
             out[row, chunk * L + lane] = f(chunk * L + lane)
-    for e in T.serial(N % L):
-        out[row, N // L * L + e] = f(N // L * L + e)
+    for lane in T.vectorized(L):               # some elements twice, where L does not divide N
+        out[row, N - L + lane] = f(N - L + lane)
 
 Legal because the iterations are independent: the one store writes the element of its own
 iteration, and the stored buffer is read, if at all, at exactly that element. That is checked
@@ -42,22 +42,27 @@ class VectorizeDomains:
         """Rewrite what qualifies; the function is then ``scheduled``."""
         if not is_stage(func, "reference"):
             return func
-        body = replace_loops(func.body, self._rewrite)
+        noalias = attrs.noalias(func)
+
+        def rewrite(loop: Any) -> Any:
+            return self._rewrite(loop, noalias)
+
+        body = replace_loops(func.body, rewrite)
         return func.with_body(body).with_attr(attrs.STAGE, "scheduled")
 
-    def _rewrite(self, loop: Any) -> Any:
+    def _rewrite(self, loop: Any, noalias: bool) -> Any:
         depth = attrs.annotation(loop, attrs.DOMAIN)
         if depth is None:
             return loop
         if depth == 1:
-            return split_loop(loop, self.lanes)
+            return split_loop(loop, self.lanes, noalias=noalias)
         outer = [loop]
         while len(outer) < depth - 1 and isinstance(outer[-1].body, tirx.For):
             outer.append(outer[-1].body)
         inner = outer[-1].body
         if len(outer) != depth - 1 or not isinstance(inner, tirx.For):
             return loop
-        body = split_loop(inner, self.lanes)
+        body = split_loop(inner, self.lanes, noalias=noalias)
         if body is inner:
             return loop
         for enclosing in reversed(outer):
