@@ -4,6 +4,13 @@ Everything is real (the command, its worker processes, TVM's CUDA runtime) but C
 a stand-in that fails in copies of an initialized process as CUDA does.
 """
 
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+
 import pytest
 
 HERE = "default"
@@ -98,3 +105,51 @@ def test_a_process_that_has_initialized_cuda_is_not_copied(cuda_standin, tmp_pat
     )
     assert outcomes(report) == {**dict.fromkeys(ALL, "valid"), 64: "crashed"}
     assert report["sections"][0]["winner"]["trial"]["choices"] == {"threads_per_group": 256}
+
+
+SERVER = """
+import sys, time
+from tvm.rpc.server import _popen_start_rpc_server
+
+port = int(sys.argv[1])
+_popen_start_rpc_server("127.0.0.1", port, port + 1, silent=True, custom_addr="127.0.0.1")
+print("serving", flush=True)
+time.sleep(300)
+"""
+
+
+@contextlib.contextmanager
+def serving(cuda_standin, **other):
+    """The port of TVM's own RPC server, which runs every session in a copy of itself."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(port)],
+        env={**cuda_standin.environment, **other},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert server.stdout.readline() == "serving\n"
+        yield port
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.communicate()
+
+
+@pytest.mark.parametrize("disabled", ["0", "1"])
+def test_servers_are_told_apart_by_what_they_were_started_with(cuda_standin, tmp_path, disabled):
+    with serving(cuda_standin, TVM_FFI_DISABLE_TORCH_C_DLPACK=disabled) as port:
+        report = cuda_standin.tune(
+            *(tmp_path / "out", "--target", "h200", "--rpc-server", f"127.0.0.1:{port}"),
+            *("--tune-group-threads", "256"),
+        )
+    reasons = {trial["reason"] for trial in report["sections"][0]["trials"]}
+    if disabled == "1":
+        assert reasons == {None}
+        return
+    (reason,) = reasons
+    assert "whose sessions are copies" in reason
+    assert "start it with TVM_FFI_DISABLE_TORCH_C_DLPACK=1" in reason

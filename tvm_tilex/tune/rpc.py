@@ -16,11 +16,18 @@ from tvm_tilex.runtime.artifact import Artifact
 from tvm_tilex.runtime.remote import RemoteSession, connect_server, connect_through_tracker
 from tvm_tilex.tune.job import Job, Timing
 from tvm_tilex.tune.record import Measurement
+from tvm_tilex.tune.untouched import WITHOUT_QUESTIONS
 from tvm_tilex.tune.wall import from_samples
 
 __all__ = ["DeviceLost", "RemoteLaunch", "RemoteTimeout"]
 
 Value = TypeVar("Value")
+
+# TVM's server runs each session in a copy of itself (see untouched.py).
+_COPIED = (
+    "CUDA was initialized in the server, whose sessions are copies of it; "
+    f"start it with {' '.join(f'{k}={v}' for k, v in WITHOUT_QUESTIONS.items())}"
+)
 
 
 class DeviceLost(Exception):
@@ -104,6 +111,8 @@ class RemoteLaunch:
         except TilexError:
             raise
         except Exception as error:
+            if "cudaErrorInitializationError" in str(error):
+                raise TargetError(f"{self.device}: {_COPIED}") from None
             if _answers(self._session):
                 raise
             text = str(error).strip().splitlines() or [type(error).__name__]
