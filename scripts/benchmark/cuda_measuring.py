@@ -124,8 +124,14 @@ def group_record(row, facts):
         "threads": row["plan"]["threads"],
         "realizations": row["plan"]["realizations"],
         "score": row["score"],
+        "text": text_key(row["source"]),
         **facts,
     }
+
+
+def text_key(source):
+    """What a record keeps of the text that was measured."""
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
 def set_count(bytes_a_call, cache_bytes):

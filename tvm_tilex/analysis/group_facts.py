@@ -198,6 +198,7 @@ class _Reader:
             return PhaseFacts(
                 PhaseKind.elements,
                 global_loads=len(views),
+                view_bytes=_bytes(views),
                 operations=_operations(phase.store.value),
                 vector=copy_width(phase, 16),
                 prefetchable=bool(views) and not own and not other and target >= 0,
@@ -207,12 +208,14 @@ class _Reader:
             why = permits_collective(phase.update, self._kind)
             rows = self._row_loads(phase, other)
             columns = read_columns(phase)
+            views = _views(phase.update.contribution)
             return PhaseFacts(
                 PhaseKind.reduction,
                 depth=phase.update.extent,
                 collective=why is None,
                 reason=why or "",
-                global_loads=len(_views(phase.update.contribution)),
+                global_loads=len(views),
+                view_bytes=_bytes(views),
                 operations=_operations(phase.update.contribution),
                 stride=_stride(phase.update),
                 adjacent=columns.width if columns else 0,
@@ -308,6 +311,10 @@ def _uses(load: Any, *variables: Any) -> bool:
 
 def _views(expression: Any) -> list[Any]:
     return [load for load in loads(expression) if load.source.scope() == "global"]
+
+
+def _bytes(found: list[Any]) -> int:
+    return sum(dtype_of(str(load.source.ty.dtype)).bytes for load in found)
 
 
 def _operations(expression: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm_tilex.plan.facts import TargetFacts
 from tvm_tilex.plan.group_columns import ColumnShare, partial_tiles, shares_of
-from tvm_tilex.plan.group_cost import phase_price, program_price
+from tvm_tilex.plan.group_cost import GroupCost, PlannedGroup, group_cost
 from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseKind
 from tvm_tilex.plan.group_memory import (
     Touch,
@@ -157,20 +157,24 @@ def plan_cooperative(
     target: TargetFacts,
     request: GroupRequest,
     atoms: tuple[MatrixAtom, ...] = (),
+    cost: GroupCost | None = None,
 ) -> CooperativePlan:
     """Plan a group for the requested thread count, or for the cheapest one.
+
+    ``cost`` defaults to that of the request's target kind.
 
     Raises
     ------
     PlanRefusal
         If no thread count fits the resources; names why the requested, or the last one, does not.
     """
+    cost = cost or group_cost("default", request.kind)
     reference = work_threads(facts, target)
     widths = [request.threads] if request.threads else sorted({*_WIDTHS, reference})
     candidates: list[GroupCandidate] = []
     plans: list[CooperativePlan] = []
     for threads in widths:
-        found = _plan(facts, target, request, atoms, threads, reference)
+        found = _plan(facts, target, request, atoms, threads, reference, cost)
         if isinstance(found, str):
             candidates.append(GroupCandidate(threads, None, found))
         else:
@@ -190,14 +194,15 @@ def _plan(
     atoms: tuple[MatrixAtom, ...],
     threads: int,
     reference: int,
+    cost: GroupCost,
 ) -> CooperativePlan | str:
     if threads > target.max_threads:
         return f"{threads} threads exceed the target's {target.max_threads}"
-    found = _placed(facts, target, request, atoms, threads, reference)
+    found = _placed(facts, target, request, atoms, threads, reference, cost)
     if isinstance(found, str) and request.products != "scalar":
         # Results that do not fit a thread's registers may stand in shared memory.
         plain = dataclasses.replace(request, products="scalar")
-        return _placed(facts, target, plain, atoms, threads, reference)
+        return _placed(facts, target, plain, atoms, threads, reference, cost)
     return found
 
 
@@ -208,13 +213,14 @@ def _placed(
     atoms: tuple[MatrixAtom, ...],
     threads: int,
     reference: int,
+    cost: GroupCost,
 ) -> CooperativePlan | str:
     whole = threads % target.lanes == 0
     arrangements = _arrangements(facts, target, request, atoms, threads)
     facts = folding_owned(facts, request, arrangements)
     facts, rows = row_owned(facts, arrangements)
     facts, owned_factors = factor_owned(facts, arrangements)
-    realizations, notes = realize(facts, target, request, arrangements, threads)
+    realizations, notes = realize(facts, target, request, arrangements, threads, cost)
     slots = class_slots(facts, arrangements, threads)
     slots |= rows
     factors = frozenset(facts.phases[number].first_factor for number in owned_factors)
@@ -256,21 +262,25 @@ def _placed(
 
     asynchronous = request.kind == "cuda" and bool(doubled)
     stands = fences(facts, touches, overlap, asynchronous=asynchronous)
-    prices = tuple(
-        phase_price(
-            facts,
-            phase,
-            realizations[n],
-            arrangements[n],
-            threads,
-            target,
-            fenced=n in stands,
-            slots=slots.get(phase.aligned, 0),
-            share=share_of.get(n),
-        ).total
-        for n, phase in enumerate(facts.phases)
-    )
     scalars = live_words(facts, private_words(facts, private))
+    ahead = {n for n, phase in enumerate(facts.phases) if phase.store in doubled}
+    planned = PlannedGroup(
+        facts,
+        threads,
+        target.lanes,
+        realizations,
+        arrangements,
+        fenced=stands,
+        ahead=frozenset(ahead),
+        owned=frozenset(owned_factors),
+        private=frozenset((*private, *(n for n, tile in enumerate(facts.tiles) if tile.scalar))),
+        slots=slots,
+        shares=share_of,
+        shared_bytes=needed,
+        private_scalars=scalars,
+        kind=request.kind,
+    )
+    prices = cost.prices(planned)
     return CooperativePlan(
         programs=facts.programs,
         threads=threads,
@@ -296,7 +306,7 @@ def _placed(
         row_classes=tuple(sorted(rows)),
         owned_factors=owned_factors,
         work_threads=reference,
-        score=program_price(facts, prices, threads, needed, scalars, request.kind),
+        score=cost.score(planned, prices),
         asynchronous=asynchronous,
         columns=shares,
         prices=prices,

@@ -43,7 +43,8 @@ class PhaseFacts:
     ``loops`` the numbers of the loops around it, outermost first. ``own_loads`` and ``loads`` are
     the tiles read at the phase's own coordinates and otherwise; ``store`` the tile written, -1 for
     a view. ``collective`` says that a reduction may be combined across lanes, else ``reason``.
-    ``global_loads`` are view elements read for one element. A plain matrix product has
+    ``global_loads`` are view elements read for one element, of
+    ``view_bytes`` in all. A plain matrix product has
     ``rows`` x ``columns`` results from factors of the element type ``factor``. ``prefetchable``:
     it reads views that nothing writes, and no tile; a copy moves ``vector`` elements at once.
     A reduction may read ``row_loads``, tiles of the class ``row_aligned``, at its output and its
@@ -80,6 +81,7 @@ class PhaseFacts:
     stride: int = 1
     adjacent: int = 0
     any_order: bool = False
+    view_bytes: int = 0
 
     @property
     def half(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm_tilex.plan.facts import TargetFacts
 from tvm_tilex.plan.group_columns import column_share
-from tvm_tilex.plan.group_cost import reduction_prices
+from tvm_tilex.plan.group_cost import GroupCost
 from tvm_tilex.plan.group_facts import GroupFacts, GroupRequest, PhaseFacts, PhaseKind
 from tvm_tilex.plan.group_products import Arrangement
 
@@ -17,6 +17,7 @@ def realize(
     request: GroupRequest,
     arrangements: tuple[Arrangement | None, ...],
     threads: int,
+    cost: GroupCost,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Each phase's realization, and notes on how those of reductions were chosen."""
     found: list[str] = []
@@ -28,7 +29,7 @@ def realize(
         elif phase.kind is PhaseKind.reduction and phase.aligned >= 0:
             found.append("fragment")
         elif phase.kind is PhaseKind.reduction:
-            name, why = _reduction(number, phase, target, request, threads)
+            name, why = _reduction(number, phase, target, request, threads, cost)
             found.append(name)
             notes += [f"phase {number}: {why}"] if why else []
         else:
@@ -37,7 +38,12 @@ def realize(
 
 
 def _reduction(
-    number: int, phase: PhaseFacts, target: TargetFacts, request: GroupRequest, threads: int
+    number: int,
+    phase: PhaseFacts,
+    target: TargetFacts,
+    request: GroupRequest,
+    threads: int,
+    cost: GroupCost,
 ) -> tuple[str, str]:
     """A reduction's realization, and why where it is not the collective that was possible."""
     share = column_share(number, phase, threads)
@@ -49,7 +55,7 @@ def _reduction(
         return "serial", f"the target has {target.lanes} lanes, not 32"
     if threads % target.lanes:
         return "serial", f"{threads} threads are not whole SIMD groups"
-    prices = reduction_prices(phase, share, threads, target)
+    prices = cost.reductions(phase, share, threads, target.lanes)
     if request.reductions is not None:
         if request.reductions in prices:
             return request.reductions, f"the {request.reductions} realization is asked for"

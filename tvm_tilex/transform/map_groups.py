@@ -32,6 +32,7 @@ from tvm_tilex.analysis.structure import statements_of
 from tvm_tilex.errors import MappingError
 from tvm_tilex.plan.cooperative import plan_cooperative
 from tvm_tilex.plan.facts import TargetFacts
+from tvm_tilex.plan.group_cost import group_cost
 from tvm_tilex.plan.group_facts import GroupRequest
 from tvm_tilex.plan.group_products import MatrixAtom
 from tvm_tilex.plan.planner import PlanRefusal
@@ -130,7 +131,11 @@ def _map(func: PrimFunc, root: Any, wanted: Realization, target: Any) -> GroupEm
     request = _request(wanted)
     try:
         plan = plan_cooperative(
-            subject.facts, _limits(wanted, target), request, _ATOMS.get(wanted.kind, ())
+            subject.facts,
+            _limits(wanted, target),
+            request,
+            _ATOMS.get(wanted.kind, ()),
+            group_cost(wanted.options.cost_policy, wanted.kind),
         )
     except PlanRefusal as refusal:
         if request.threads:
