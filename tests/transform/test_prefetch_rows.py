@@ -38,6 +38,31 @@ def test_the_second_pass_asks(name, expected):
     assert {level for *_, level in found} == {"3"}
 
 
+def hosts(name, columns):
+    """For each loop that asks: the operation in it, and what it asks for."""
+    entry = CATALOG[name]
+    artifact = tx.compile(entry.kernel, *entry.specs(64, columns), target="llvm")
+    text = artifact.scheduled[artifact.name].script()
+    found = []
+    for loop in text.split("for chunk in ")[1:]:
+        asked = set(re.findall(r"T\.address_of\((\w+)\[", loop.partition("for lane")[0]))
+        if asked:
+            body = loop.partition("for lane")[2].partition("\n")[2].partition("\n")[0]
+            found.append(("exp" if "tilex.exp" in body else "store", asked))
+    return found
+
+
+@pytest.mark.parametrize(("name", "columns", "expected"), [
+    # The exponentials are the last to read the row.
+    ("softmax", 4096, [("exp", {"input", "output"})]),
+    ("log_softmax", 4096, [("exp", {"output"}), ("store", {"input"})]),
+    # Rows beyond the first level: the last pass.
+    ("softmax", 32000, [("exp", {"output"}), ("store", {"input"})]),
+])  # fmt: skip
+def test_which_pass_asks_for_what(name, columns, expected):
+    assert hosts(name, columns) == expected
+
+
 def test_wide_rows_are_asked_into_the_second_level():
     assert {level for *_, level in prefetches("softmax", 64, 32000)} == {"2"}
 

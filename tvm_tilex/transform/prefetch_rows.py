@@ -14,10 +14,10 @@ After::
         for lane in T.vectorized(16): ...
 
 A processor's own prefetching follows misses, and a second pass over a row that is in the cache has
-none: memory would rest until the next row begins. The first loop of a program that reads only rows
-which the program has read before carries the prefetches; short rows have none, nor have wide ones
-of which two would not stay in a core's cache. Where several rows run together, the next row is
-that of the next group.
+none: memory would rest until the next row begins. The first pass over a row after all rows were
+read asks for the output's lines, a later one for the next rows, so that both streams are spread
+over the program; short rows have none, nor have wide ones of which two would not stay in a core's
+cache. Where several rows run together, the next row is that of the next group.
 
 A program that passes over each row once, and folds it, asks for what lies a fixed distance ahead::
 
@@ -38,10 +38,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.effects import is_compact
+from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import (
     IRModule,
     PrimFunc,
+    Var,
     call,
     structural_map,
     tirx,
@@ -70,6 +72,10 @@ _READ, _WRITE = 0, 1
 _FIRST_LEVEL, _SECOND_LEVEL, _DATA = 3, 2, 1
 
 
+# What to ask for, by the element of the row that a loop is at and the rows that it reads.
+_Choose = Callable[[Any, "list[RowAccess]"], "list[_Wanted]"]
+
+
 @tilex_pass("PrefetchRows")
 class PrefetchRows:
     """Insert prefetches into the parallel root loops of a scheduled function.
@@ -85,27 +91,67 @@ class PrefetchRows:
 
 
 def _root(root: Any) -> Any:
-    statements = statements_of(root.body)
-    program = root.loop_var
-    seen: list[Any] = []
+    statements, program = statements_of(root.body), root.loop_var
+    read: list[RowAccess] = []
+    later: list[int] = []  # passes over rows that were all read before
     for position, statement in enumerate(statements):
-        rows = row_loads(statement, program)
-        if not any(passes_over(statement, access) for access in rows):
-            continue  # what is left of a row after whole vectors
-        read = [access.buffer for access in rows]
-        if all(any(buffer.same_as(old) for old in seen) for buffer in read):
-            stored = row_stores(statements[position + 1 :], program)
-            statements[position] = _with_prefetches(statement, _second_pass(root, stored), root)
-            return with_body(root, sequence(*statements))
-        seen += read
-    if not seen or row_stores(statements, program) or _is_one(root.extent):
+        rows = [access for access in row_loads(statement, program) if not _among(access, read)]
+        passes = [access for access in (*rows, *read) if _passes_over(statement, access)]
+        if passes and not rows:
+            later.append(position)
+        elif passes:
+            read += rows
+    if later:
+        return with_body(root, sequence(*_between_passes(root, statements, read, later)))
+    if not read or row_stores(statements, program) or _is_one(root.extent):
         return root
     streamed = [_with_prefetches(statement, _stream(root), root) for statement in statements]
     return with_body(root, sequence(*streamed))
 
 
-def passes_over(statement: Any, access: RowAccess) -> bool:
-    """Whether a statement's loops pass over half of the row or more."""
+def _between_passes(
+    root: Any, statements: list[Any], read: list[RowAccess], later: list[int]
+) -> list[Any]:
+    """The output's lines are asked for in the first later pass, the next rows where they fit in."""
+    first, last = later[0], _host_of_next_rows(root, statements, read, later)
+    found = list(statements)
+    stored = row_stores(statements[first + 1 :], root.loop_var)
+    outputs, rows = _outputs(root, read, stored), _next_rows(root, read)
+    if first == last:
+        found[first] = _with_prefetches(found[first], _both(rows, outputs), root)
+        return found
+    found[first] = _with_prefetches(found[first], outputs, root)
+    found[last] = _with_prefetches(found[last], rows, root)
+    return found
+
+
+def _host_of_next_rows(
+    root: Any, statements: list[Any], read: list[RowAccess], later: list[int]
+) -> int:
+    """The pass that asks for the next rows.
+
+    Where rows run together, the first later one, which is the longest. Else the last one that reads
+    the rows: a line that is asked for takes the place of one that has served. Rows beyond the first
+    level have no such place to keep, and take the last pass of all.
+    """
+    if _together(root) > 1:
+        return later[0]
+    if any(_level(access) != _FIRST_LEVEL for access in read):
+        return later[-1]
+    reading = [p for p in later if row_loads(statements[p], root.loop_var)]
+    return reading[-1] if reading else later[-1]
+
+
+def _both(one: _Choose, other: _Choose) -> _Choose:
+    return lambda element, rows: [*one(element, rows), *other(element, rows)]
+
+
+def _among(access: RowAccess, known: list[RowAccess]) -> bool:
+    return any(access.buffer.same_as(other.buffer) for other in known)
+
+
+def _passes_over(statement: Any, access: RowAccess) -> bool:
+    """Whether a statement's loops pass over half of the row or more, not over its rest alone."""
     passed = 0
 
     def visit(node: Any, times: int) -> None:
@@ -121,7 +167,7 @@ def passes_over(statement: Any, access: RowAccess) -> bool:
                 visit(node.body, times)
 
     visit(statement, 1)
-    return 2 * passed * access.element_bytes >= _size(access)
+    return 2 * passed >= access.elements
 
 
 @dataclass(frozen=True)
@@ -134,32 +180,43 @@ class _Wanted:
     level: int
 
 
-def _second_pass(root: Any, stored: list[RowAccess]) -> Callable[[list[RowAccess]], list[_Wanted]]:
-    """The next program's rows, and the lines that this one will write."""
-    program, together = root.loop_var, attrs.annotation(root, attrs.TOGETHER) or 1
-    last = root.extent - _like(program, 1)
-    following = tirx.min(program + _like(program, together), last)
-    shortest = _SHORTEST if together == 1 else _SHORTEST_TOGETHER
+def _next_rows(root: Any, read: list[RowAccess]) -> _Choose:
+    """The rows of the next program, or of the next group's."""
+    program, one = root.loop_var, _like(root.loop_var, 1)
+    following = tirx.min(program + _like(program, _together(root)), root.extent - one)
+    near = [access for access in read if _is_near(root, access)]
 
-    def wanted(rows: list[RowAccess]) -> list[_Wanted]:
-        near = [access for access in rows if shortest <= _size(access) <= _WIDEST]
-        if not near:
-            return []
-        found = [_Wanted(access, following, _READ, _level(access)) for access in near]
-        for access in stored:
-            if access.row_bytes == near[0].row_bytes:
-                here = RowAccess(access.buffer, (*access.indices[:-1], near[0].indices[-1]))
-                found.append(_Wanted(here, program, _WRITE, _level(access)))
-        return found
+    def wanted(element: Any, rows: list[RowAccess]) -> list[_Wanted]:
+        return [_Wanted(a.at(element), following, _READ, _level(a)) for a in near]
 
     return wanted
 
 
-def _stream(root: Any) -> Callable[[list[RowAccess]], list[_Wanted]]:
+def _outputs(root: Any, read: list[RowAccess], stored: list[RowAccess]) -> _Choose:
+    """The lines that this program will write."""
+    lengths = {access.elements for access in read if _is_near(root, access)}
+    near = [access for access in stored if access.elements in lengths]
+
+    def wanted(element: Any, rows: list[RowAccess]) -> list[_Wanted]:
+        return [_Wanted(a.at(element), root.loop_var, _WRITE, _level(a)) for a in near]
+
+    return wanted
+
+
+def _together(root: Any) -> int:
+    return attrs.annotation(root, attrs.TOGETHER) or 1
+
+
+def _is_near(root: Any, access: RowAccess) -> bool:
+    shortest = _SHORTEST if _together(root) == 1 else _SHORTEST_TOGETHER
+    return shortest <= _size(access) <= _WIDEST
+
+
+def _stream(root: Any) -> _Choose:
     """What lies :data:`_AHEAD` bytes, or as many whole rows, behind the rows that are read."""
     program, stop = root.loop_var, root.extent
 
-    def wanted(rows: list[RowAccess]) -> list[_Wanted]:
+    def wanted(element: Any, rows: list[RowAccess]) -> list[_Wanted]:
         long = [access for access in rows if _size(access) >= _SHORTEST_STREAM]
         return [ahead(access) for access in long if is_compact(access.buffer)]
 
@@ -195,22 +252,39 @@ def _is_one(extent: Any) -> bool:
     return isinstance(extent, tirx.IntImm) and int(extent.value) == 1
 
 
-def _with_prefetches(
-    statement: Any, wanted: Callable[[list[RowAccess]], list[_Wanted]], root: Any
-) -> Any:
-    """The statement with prefetches in front of its vector loops that read the program's rows."""
+def _with_prefetches(statement: Any, wanted: _Choose, root: Any) -> Any:
+    """The statement with prefetches in front of its vector loops over a row's elements."""
 
     def chunk(loop: Any) -> Any:
         lanes = loop.body
         if not isinstance(lanes, tirx.For) or lanes.kind != tirx.ForKind.VECTORIZED:
             return loop
-        rows = row_loads(lanes, root.loop_var)
-        if not rows:
+        element = _element(lanes)
+        if element is None:
             return loop
-        asked = [part for each in wanted(rows) for part in _prefetches(each, root.loop_var, lanes)]
+        asked = [
+            part
+            for each in wanted(element, row_loads(lanes, root.loop_var))
+            for part in _prefetches(each, root.loop_var, lanes)
+        ]
         return with_body(loop, sequence(*asked, lanes)) if asked else loop
 
     return structural_map(statement, (tirx.For, chunk), order="post")
+
+
+def _element(lanes: Any) -> Any:
+    """The place in its row of what a vector loop reads or writes; None where it has none.
+
+    It is what counts along a loop around the vector, as the index of an accumulator does not.
+    """
+    store = lanes.body
+    if not isinstance(store, tirx.BufferStore):
+        return None
+    for indices in (*(load.indices for load in loads(store.value)), store.indices):
+        index = indices[-1]
+        if not isinstance(index, Var) and mentions(index, lanes.loop_var):
+            return index
+    return None
 
 
 def _prefetches(wanted: _Wanted, program: Any, lanes: Any) -> list[Any]:

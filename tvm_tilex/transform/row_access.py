@@ -31,6 +31,15 @@ class RowAccess:
         """Bytes of one element."""
         return element_bytes(self.buffer)
 
+    @property
+    def elements(self) -> int:
+        """Elements of the row; 0 where that is not known."""
+        return (self.row_bytes or 0) // self.element_bytes
+
+    def at(self, element: Any) -> RowAccess:
+        """Another element of the same row."""
+        return RowAccess(self.buffer, (*self.indices[:-1], element))
+
 
 def row_loads(statement: Any, program: Any) -> list[RowAccess]:
     """Contiguous loads of the program's rows by a statement's vector loops, each buffer once."""
