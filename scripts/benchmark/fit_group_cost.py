@@ -26,12 +26,12 @@ from tvm_tilex.plan.group_queue import QueueCost
 
 START = QueueCost(
     shared=2.0, view=2.0, scattered=8.0, step=2.0, publish=2.0, matrix=6.0, fragment=4.0,
-    wait=600.0, overlap=8.0, ahead=200.0, fence=30.0, fence_subgroup=2.0, start=800.0, byte=0.05,
+    wait=600.0, overlap=8.0, ahead=200.0, fence=30.0, fence_subgroup=2.0, start=800.0,
     cached_byte=0.02, dependency=4.0, registers=40.0, sharpness=2.0, tail=0.5,
 )  # fmt: skip
 TRUST = 0.004
 BOUNDS = {"sharpness": (1.0, 8.0), "overlap": (1.0, 64.0), "registers": (16.0, 128.0)}
-LIMITS = ("multiprocessors", "resident_threads", "resident_registers", "resident_bytes")
+LIMITS = ("byte", "multiprocessors", "resident_threads", "resident_registers", "resident_bytes")
 NAMES = [f.name for f in dataclasses.fields(QueueCost) if f.name not in LIMITS]
 
 

@@ -12,7 +12,7 @@ issue over four schedulers; its latency is what one warp issues, times ``depende
 
 The coefficients are the fit of ``scripts/benchmark/fit_group_cost.py`` to 123 kernels of 15
 problems measured on one H200 (``configs/measurements``). What the measurements do not tell stays
-near an estimate by hand; ``registers`` stands at the bound of the fit.
+near an estimate by hand.
 """
 
 from __future__ import annotations
@@ -60,31 +60,31 @@ class QueueCost:
     dearer a view is whose lanes do not share transactions, ``step`` an exchange, ``publish`` a
     store of a result, ``matrix`` an instruction m16n8k16, ``fragment`` a load of a fragment.
     In cycles: ``wait`` for the views of ``overlap`` rounds, ``ahead`` for copies an iteration
-    ahead, ``fence`` and ``fence_subgroup``, ``start`` of a group, ``byte`` of a view and
-    ``cached_byte`` where products read it again. ``dependency`` is the latency of what a warp
+    ahead, ``fence`` and ``fence_subgroup``, ``start`` of a group, ``cached_byte`` of a view that
+    products read again. ``dependency`` is the latency of what a warp
     issues, ``registers`` a thread's beside its tiles, ``sharpness`` p, ``tail`` the weight of a
-    partial last wave. The last four are the device's limits.
+    partial last wave. The others are the device's limits, ``byte`` the cycles of a byte of memory.
     """
 
-    shared: float = 2.32
-    view: float = 1.89
-    scattered: float = 8.38
-    step: float = 1.76
-    publish: float = 2.14
-    matrix: float = 4.08
-    fragment: float = 3.35
-    wait: float = 214.0
-    overlap: float = 16.1
-    ahead: float = 127.0
-    fence: float = 23.8
-    fence_subgroup: float = 1.69
-    start: float = 731.0
-    byte: float = 0.359
-    cached_byte: float = 0.0898
-    dependency: float = 1.57
-    registers: float = 128.0
-    sharpness: float = 3.8
-    tail: float = 0.666
+    shared: float = 1.95
+    view: float = 4.32
+    scattered: float = 17.3
+    step: float = 2.67
+    publish: float = 2.25
+    matrix: float = 4.66
+    fragment: float = 3.45
+    wait: float = 245.0
+    overlap: float = 6.5
+    ahead: float = 172.0
+    fence: float = 27.2
+    fence_subgroup: float = 1.9
+    start: float = 887.0
+    cached_byte: float = 0.0345
+    dependency: float = 1.08
+    registers: float = 23.9
+    sharpness: float = 2.26
+    tail: float = 0.366
+    byte: float = 0.055
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
@@ -111,16 +111,15 @@ class QueueCost:
         products = any(phase.kind is PhaseKind.product for phase in group.facts.phases)
         memory = total.bytes * (self.cached_byte if products else self.byte)
         busiest = max(total.issue, memory)
-        resident = self._resident(group)
+        each = max(1.0, group.facts.programs / self.multiprocessors)  # programs of one of them
+        resident = min(self._resident(group), each)
         p = self.sharpness
         waiting = (total.latency + busiest) / resident
         most = max(waiting, busiest)
         period = most * math.pow(math.pow(waiting / most, p) + math.pow(busiest / most, p), 1 / p)
-        waves = group.facts.programs / (self.multiprocessors * resident)
+        waves = each / resident
         partial = math.ceil(waves) / waves - 1
-        # Fewer programs than multiprocessors: one runs alone.
-        rounds = max(group.facts.programs / self.multiprocessors, 1 / resident)
-        return period * rounds * (1 + self.tail * min(partial, 1.0))
+        return period * each * (1 + self.tail * partial)
 
     def _resident(self, group: PlannedGroup) -> float:
         most = min(255.0, self.resident_registers / group.threads)
