@@ -66,11 +66,11 @@ def attention(
                 scores = tx.dot(q, k, tx.full(tx.shape(queries, keys), 0.0))
                 if factor < 0:
                     scores = -scores
-                place = tx.coordinate(keys) + tx.coordinate(at)
-                if causal:
-                    seen = (tx.coordinate(queries) + tx.coordinate(first)) >= place
-                    scores = tx.where(seen, scores, -math.inf)
+                if causal:  # a value of each query, which stays with the lanes that hold its row
+                    last = tx.coordinate(queries) + tx.coordinate(first - at)
+                    scores = tx.where(last >= tx.coordinate(keys), scores, -math.inf)
                 if length % block_keys:  # keys past the end score 0, since they load as zero
+                    place = tx.coordinate(keys) + tx.coordinate(at)
                     scores = scores + tx.where(place < length, 0.0, -math.inf)
                 # Scaling keeps the order, so that the largest score alone is scaled before.
                 higher = tx.maximum(peak, tx.reduce(scores, keys, tx.maximum) * abs(factor))
