@@ -28,6 +28,16 @@ CASES = {
         {"batch": 1, "heads": 1, "queries": 33, "keys": 33, "depth": 128},
         {**SMALL, "causal": True},
     ),
+    "attention causal more queries than keys": (
+        "attention",
+        {"batch": 1, "heads": 1, "queries": 70, "keys": 32, "depth": 64},
+        {"block_queries": 32, "block_keys": 16, "causal": True},
+    ),
+    "attention causal wide blocks of keys": (
+        "attention",
+        {"batch": 1, "heads": 1, "queries": 50, "keys": 50, "depth": 64},
+        {"block_queries": 8, "block_keys": 32, "causal": True},
+    ),
     "attention one key": (
         "attention", {"batch": 1, "heads": 1, "queries": 3, "keys": 1, "depth": 64}, SMALL
     ),
