@@ -32,23 +32,44 @@ SHAPES = (
     (512, 131072),
     (8191, 4095),
 )
-AUTOMATIC = (0, 0, 0, 0)
+AUTOMATIC = (0, 0, 0, 0, None, None)
 
 
-def grid(columns: int, item_bytes: int) -> list[tuple[int, int, int, int]]:
-    """(threads, Q, V, C) worth measuring for a width."""
+# Which tiles are kept, and where: values of two options.
+KEPT = (
+    ("preserve", "register"),
+    ("loaded", "register"),
+    ("recompute", "register"),
+    ("preserve", "shared"),
+    ("loaded", "shared"),
+)
+
+
+def grid(columns: int, item_bytes: int) -> list[tuple]:
+    """(threads, Q, V, C, what is kept, where) worth measuring for a width."""
     widest = 16 // item_bytes
     elements = widest if columns % widest == 0 else 1
     plans = []
-    for subgroups in (1, 2, 3, 4, 6, 8, 11, 16, 20, 25, 32):
+    for subgroups in (1, 2, 4, 8, 16, 25, 32):
         for blocks in (1, 2, 4, 8):
-            if blocks > 1 and (columns < 16384 or subgroups not in (4, 8, 16, 32)):
+            if blocks > 1 and (columns < 8192 * blocks or subgroups not in (8, 16, 32)):
                 continue
-            if not 0.9 <= columns / (32 * subgroups * elements * blocks) <= 64 / elements:
+            if subgroups == 25 and columns % (32 * 25 * elements):
                 continue
-            packings = {1: (2, 4, 8, 16), 2: (1, 2, 4, 8), 4: (1, 2)}.get(subgroups, (1,))
+            scalars = columns / (32 * subgroups * blocks)
+            if not 0.9 * elements <= scalars:
+                continue
+            packings = {1: (2, 4, 8), 2: (1, 2, 4), 4: (1, 2)}.get(subgroups, (1,))
             for packed in packings if blocks == 1 else (1,):
-                plans.append((32 * subgroups * packed, packed, elements, blocks))
+                for kept, where in KEPT:
+                    if where == "shared" and (packed > 1 or columns < 4096):
+                        continue
+                    if kept == "recompute" and blocks > 1:
+                        continue
+                    if scalars > (256 if kept == "recompute" or where == "shared" else 128):
+                        continue
+                    threads = 32 * subgroups * packed
+                    plans.append((threads, packed, elements, blocks, kept, where))
     return plans
 
 
@@ -68,6 +89,7 @@ def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> N
                 wanted += grid(shape[1], 4 if dtype == "float32" else 2)
             for plan in wanted:
                 rows.append(_row(entry, shape, dtype, plan))
+            rows = _distinct(rows)
             if dlight:
                 rows += _dlight_rows(entry, shape, dtype)
         print(name, len(rows), file=sys.stderr)
@@ -76,12 +98,14 @@ def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> N
 
 
 def _row(entry, shape, dtype, wanted):
-    threads, packed, lane_elements, blocks = wanted
+    threads, packed, lane_elements, blocks, kept, where = wanted
     options = tx.CompileOptions(
         threads_per_group=threads,
         reduction_programs_per_group=packed,
         reduction_lane_elements=lane_elements,
         reduction_blocks_per_program=blocks,
+        shared_tile_materialization=kept,
+        reduction_stripe_storage=where,
     )
     row = {"operator": entry.name, "shape": shape, "requested": wanted}
     try:
@@ -100,6 +124,18 @@ def _row(entry, shape, dtype, wanted):
         "fallback": artifact.fallback,
         "useful_bytes": entry.useful_bytes(*shape, dtype),
     }
+
+
+def _distinct(rows):
+    """The rows without those whose source another one has already, the automatic ones excepted."""
+    seen, kept = set(), []
+    for row in rows:
+        source = row.get("source")
+        if source in seen and row["requested"] != AUTOMATIC:
+            continue
+        seen.add(source)
+        kept.append(row)
+    return kept
 
 
 def with_cluster(source, launches):

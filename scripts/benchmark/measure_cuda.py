@@ -70,6 +70,7 @@ def main():
                 "V": plan.get("lane_elements"),
                 "C": plan.get("blocks_per_program"),
                 "materialization": row["materialization"],
+                "staged_bytes": plan.get("staged_bytes"),
             }
             results["rows"].append(out)
             if cubin is None:

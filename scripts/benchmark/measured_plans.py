@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,21 +11,27 @@ from typing import Any
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
+from tvm_tilex.build.schedule import materializations
 from tvm_tilex.errors import MappingError
 from tvm_tilex.plan import register_cost_policy
 from tvm_tilex.plan.cost import CostFacts
 from tvm_tilex.tune.space import Candidate
 
 Cell = tuple[str, int, int, str]
+Shapes = frozenset[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One measured plan of a cell (operator, P, N, storage type)."""
+    """One measured plan of a cell (operator, P, N, storage type).
+
+    ``automatic`` says whether automatic planning considers it; the others were measured to know.
+    """
 
     choices: dict[str, Any]
     microseconds: float
     facts: CostFacts
+    automatic: bool
 
 
 _SEEN: list[CostFacts] = []
@@ -43,7 +50,7 @@ register_cost_policy("recording", lambda: _record)
 
 
 def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
-    """Every plan that was asked for exactly and measured, by cell."""
+    """Every measured plan by cell, whether it was asked for or chosen."""
     found: dict[Cell, list[Plan]] = {}
     for path in paths:
         record = json.loads(Path(path).read_text())
@@ -53,19 +60,20 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
             if (row.get("spill_bytes") or 0) >= _UNROLLED_WHOLE:
                 _REFUSED.append((row["operator"], *row["shape"], record["dtype"]))
                 continue
-            if "requested" in row and not any(row["requested"]):
-                continue
             cell = (row["operator"], *row["shape"], record["dtype"])
             choices = {
                 "threads_per_group": 32 * row["S"] * row["Q"],
                 "reduction_programs_per_group": row["Q"],
                 "reduction_lane_elements": row["V"],
                 "reduction_blocks_per_program": row.get("C") or 1,
+                "shared_tile_materialization": row["materialization"],
+                "reduction_stripe_storage": "shared" if row.get("staged_bytes") else "register",
             }
             if any(choices == other.choices for other in found.setdefault(cell, [])):
                 continue
+            considered = _considered(cell, choices["shared_tile_materialization"])
             try:
-                found[cell].append(_plan(cell, choices, row))
+                found[cell].append(_plan(cell, choices, row, considered))
             except MappingError:  # was measured beyond the stripe bound of today
                 _REFUSED.append(cell)
     return {cell: plans for cell, plans in found.items() if plans}
@@ -76,17 +84,35 @@ def refused() -> int:
     return len(_REFUSED)
 
 
-def _plan(cell: Cell, choices: dict[str, Any], row: dict[str, Any]) -> Plan:
+def _plan(cell: Cell, choices: dict[str, Any], row: dict[str, Any], considered: Shapes) -> Plan:
+    facts = _facts(cell, choices)[-1]
+    return Plan(choices, row["us"], facts, _shape(facts) in considered)
+
+
+@functools.cache
+def _considered(cell: Cell, mode: str) -> Shapes:
+    """The shapes that automatic planning of the cell scores with a materialization."""
+    entry = kernels.catalog()[cell[0]]
+    program = entry.kernel.capture(entry.specs(*cell[1:]))
+    (choices, *_), _ = materializations(program, "cuda", tx.CompileOptions())
+    if mode not in {choice.value for choice, _ in choices}:
+        return frozenset()
+    return frozenset(map(_shape, _facts(cell, {"shared_tile_materialization": mode})))
+
+
+def _facts(cell: Cell, choices: dict[str, Any]) -> list[CostFacts]:
+    """What the cost policy is told of every candidate."""
     operator, rows, columns, dtype = cell
-    options = tx.CompileOptions(
-        **choices,
-        shared_tile_materialization=row["materialization"],
-        cost_policy="recording",
-    )
+    options = tx.CompileOptions(**choices, cost_policy="recording")
     entry = kernels.catalog()[operator]
     _SEEN.clear()
-    tx.compile(entry.kernel, *entry.specs(rows, columns, dtype), target="cuda", options=options)
-    return Plan(choices, row["us"], _SEEN[-1])
+    tx.compile(entry.kernel, *entry.specs(rows, columns, dtype), target="h200", options=options)
+    return list(_SEEN)
+
+
+def _shape(facts: CostFacts) -> tuple[int, ...]:
+    blocks, staged = facts.blocks_per_program, facts.staged_bytes > 0
+    return facts.subgroups, facts.programs_per_group, facts.lane_elements, blocks, staged
 
 
 def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:
@@ -100,8 +126,9 @@ def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[in
 
 
 def regret_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> tuple[float, Plan, Plan]:
-    """(regret, the policy's choice, the fastest)."""
-    choice = plans[order_of(plans, policy)[0]]
+    """(regret, the policy's choice of what planning considers, the fastest of all)."""
+    automatic = [plan for plan in plans if plan.automatic] or plans
+    choice = automatic[order_of(automatic, policy)[0]]
     best = min(plans, key=lambda plan: plan.microseconds)
     return choice.microseconds / best.microseconds - 1, choice, best
 

@@ -114,10 +114,10 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_broken_pass_is_named(monkeypatch, defect):
-    stock = pipeline.realization
+    stock = pipeline.planning
     injected = broken(DEFECTS[defect], "test.BrokenPass")
     monkeypatch.setattr(
-        "tvm_tilex.build.schedule.realization",
+        "tvm_tilex.build.schedule.planning",
         lambda *given, **named: [injected, *stock(*given, **named)],
     )
     monkeypatch.setenv("TILEX_VERIFY", "1")

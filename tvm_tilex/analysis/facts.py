@@ -8,10 +8,11 @@ from typing import Any
 
 from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.effects import reads_what_it_writes
-from tvm_tilex.analysis.liveness import live_stripes
-from tvm_tilex.analysis.purity import loads
+from tvm_tilex.analysis.liveness import live_stripes, view_stripes
+from tvm_tilex.analysis.purity import loads, mentions
 from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
+from tvm_tilex.analysis.work import instructions
 from tvm_tilex.plan.facts import ProgramFacts
 from tvm_tilex.tirx.compat import element_bytes
 
@@ -32,14 +33,21 @@ def program_facts(subject: Subject) -> ProgramFacts:
         domains=tuple(domain.count for domain in subject.domains),
         stripes=stripes,
         live_stripes=live_stripes(subject),
+        views=view_stripes(subject),
+        instructions=_instructions(subject),
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         vector_width=_vector_width(subject),
         reads=sum(count for count, _ in inputs),
+        cached_bytes=sum(
+            count * element_bytes(load.source)
+            for count, load in inputs
+            if not any(mentions(index, subject.row.root.loop_var) for index in load.indices)
+        ),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),
-        bytes=sum(count * element_bytes(source) for count, source in inputs)
+        bytes=sum(count * element_bytes(load.source) for count, load in inputs)
         + sum(d.count * element_bytes(d.store.buffer) for d in outputs),
     )
 
@@ -53,15 +61,26 @@ def _vector_width(subject: Subject) -> int:
     return math.gcd(fitting, *widths)
 
 
+def _instructions(subject: Subject) -> int:
+    return sum(
+        _times(node) * instructions(part)
+        for _, expressions, node in subject.contexts()
+        for part in expressions
+    )
+
+
+def _times(node: Any) -> int:
+    """How often a node's expressions are evaluated in a program."""
+    if isinstance(node, Domain):
+        return node.count
+    return int(node.update.extent) if hasattr(node, "update") else 1
+
+
 def _global_loads(subject: Subject) -> Iterator[tuple[int, Any]]:
     """Global loads of a program with how often each runs: once an element of its node."""
     for _, expressions, node in subject.contexts():
-        count = 1
-        if isinstance(node, Domain):
-            count = node.count
-        elif hasattr(node, "update"):
-            count = node.update.extent
+        count = _times(node)
         for part in expressions:
             for load in loads(part):
                 if load.source.scope() == "global":
-                    yield count, load.source
+                    yield count, load

@@ -8,16 +8,21 @@ taken as one: what it mentions lives through all of it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.purity import mentions
 from tvm_tilex.analysis.structure import Allocate, Enclosing, statements_of
 from tvm_tilex.analysis.subject import Subject
+from tvm_tilex.analysis.widening import stored_type, viewed
+from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.plan.facts import Stripe
 
-__all__ = ["live_stripes"]
+__all__ = ["live_stripes", "view_stripes"]
 
 
-def live_stripes(subject: Subject) -> tuple[tuple[int, ...], ...]:
-    """Element counts of the stripes that live together, each set of them once."""
+def live_stripes(subject: Subject) -> tuple[tuple[Stripe, ...], ...]:
+    """The stripes that live together, each set of them once."""
     statements = statements_of(subject.row.root.body)
     steps = [
         (node, statement)
@@ -28,9 +33,22 @@ def live_stripes(subject: Subject) -> tuple[tuple[int, ...], ...]:
     for buffer in subject.distributed_locals:
         at = [i for i, (_, statement) in enumerate(steps) if mentions(statement, buffer)]
         loop = any(isinstance(steps[i][0], Enclosing) for i in at)
-        spans.append((at[0], at[-1] + loop, element_count(buffer) or 0))
-    found: dict[tuple[int, ...], None] = {}
+        stripe = _stripe(subject, buffer)
+        spans.append((at[0], at[-1] + loop, stripe))
+    found: dict[tuple[Stripe, ...], None] = {}
     for step in range(len(steps)):
-        live = tuple(count for begin, end, count in spans if begin == step or begin < step < end)
+        live = tuple(stripe for begin, end, stripe in spans if begin == step or begin < step < end)
         found.setdefault(live)
     return tuple(live for live in found if live)
+
+
+def view_stripes(subject: Subject) -> tuple[Stripe, ...]:
+    """The stripes that hold elements of a view as they stand in memory."""
+    found = (_stripe(subject, buffer) for buffer in subject.distributed_locals)
+    return tuple(stripe for stripe in found if stripe.view)
+
+
+def _stripe(subject: Subject, buffer: Any) -> Stripe:
+    store = next(d.store for d in subject.domains if d.store.buffer.same_as(buffer))
+    elements, width = element_count(buffer) or 0, dtype_of(stored_type(store)).bytes
+    return Stripe(elements, width, viewed(store))

@@ -20,11 +20,16 @@ from tvm_tilex.tirx.compat import IRModule, s_tir, tirx, tvm
 from tvm_tilex.tirx.register import register
 from tvm_tilex.transform.common import out_of_root_block
 
-__all__ = ["realization", "register_pipeline", "tilex_pipeline"]
+__all__ = ["mapping", "planning", "realization", "register_pipeline", "tilex_pipeline"]
 
 
 def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
-    """Our own passes for a target, in order.
+    """Our own passes for a target, in order: :func:`planning`, then :func:`mapping`."""
+    return [*planning(target, keep_views=keep_views), *mapping(target)]
+
+
+def planning(target: Any, *, keep_views: bool | None = None) -> list[Any]:
+    """The passes that prove and plan; on LLVM, which has no plans, all of them.
 
     ``keep_views`` says whether a worker keeps its part of a view that several consumers read; by
     default CUDA does (one read of memory), Metal does not (fewer rounds, the specification's map).
@@ -40,22 +45,29 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
             transform.PrefetchRows(),
             transform.BlockPrograms(),
         ]
+    return [*before_planning(target, keep_views=keep_views), transform.PlanGroups(target)]
+
+
+def mapping(target: Any) -> list[Any]:
+    """The passes that realize what is planned, and map the rest to one thread a program."""
+    if target.kind.name == "llvm":
+        return []
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
-        *before_planning(target, keep_views=keep_views),
-        transform.PlanGroups(target),
         transform.MapSubgroups(target),
         transform.MapPrograms(threads=min(256, limit)),
     ]
 
 
 def before_planning(target: Any, *, keep_views: bool | None = None) -> list[Any]:
-    """The passes of a GPU's :func:`realization` up to the proof that a plan needs."""
+    """The passes of a GPU's :func:`planning` up to the proof that a plan needs."""
+    narrow = [transform.NarrowResults()] if target.kind.name == "cuda" else []
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
         transform.MapGroups(target, threads=min(256, limit)),
         transform.PadDimensions(),
         transform.ForwardViews(target.kind.name == "cuda" if keep_views is None else keep_views),
+        *narrow,
         transform.ProveReductions(target),
     ]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.dump import StageDump
-from tvm_tilex.build.pipeline import realization
+from tvm_tilex.build.pipeline import mapping, planning
 from tvm_tilex.errors import MappingError
 from tvm_tilex.ir import Dimension, Group, Parallel, Program
 from tvm_tilex.ir.dimensions import dimensions_of, restrict, tile_dimensions
 from tvm_tilex.ir.verify import verify
-from tvm_tilex.ir.walk import walk
+from tvm_tilex.ir.walk import defined, walk
 from tvm_tilex.lowering import SharedTileMaterialization, bytes_moved, lower_program
 from tvm_tilex.plan.classes import FEW_POLICY, program_ranges, width_ranges
 from tvm_tilex.plan.cooperative import CooperativePlan
@@ -28,6 +28,14 @@ from tvm_tilex.transform.combine_variants import combine_variants
 from tvm_tilex.transform.options import CompileOptions
 
 __all__ = ["Schedule", "Variant", "lowered", "materializations", "schedule"]
+
+
+# Which tiles are kept, and whether views are.
+Materialization = tuple[SharedTileMaterialization, bool]
+# Elements of a tile from which LOADED is considered: it won nowhere on narrower rows.
+_WIDE = 8192
+# Policies that price what is computed again, so that materializations compare.
+_COMPARABLE = ("default", "occupancy")
 
 
 @dataclass(frozen=True)
@@ -197,22 +205,46 @@ def _few_programs(
 def _realize(
     program: Program, target: Any, options: CompileOptions, dump: StageDump | None
 ) -> tuple[Variant, IRModule, IRModule]:
-    """Lower and realize, with the first materialization for which a plan fits."""
-    chosen, reason = materializations(program, target.kind.name, options)
-    for mode, keep_views in chosen:
-        module = lowered(program, replace(options, shared_tile_materialization=mode))
-        if dump is not None:
-            dump.write("reference", module.script(), "py")
-        passes = tvm.ir.transform.Sequential(
-            realization(target, keep_views=keep_views), name="tilex.Realize"
-        )
-        try:
-            scheduled = passes(module)
-        except MappingError as error:
-            raise MappingError(str(error), location=program.body[0].location) from None
-        if attrs.PLAN_REFUSAL not in scheduled[program.name].attrs:
+    """Lower and realize, with the cheapest of the first materializations for which a plan fits."""
+    ranks, reason = materializations(program, target.kind.name, options)
+    for choices in ranks:
+        planned = [_planned(program, target, options, choice, dump) for choice in choices]
+        fitting = [p for p in planned if attrs.PLAN_REFUSAL not in p[2][program.name].attrs]
+        if fitting:
+            planned = sorted(fitting, key=lambda p: _score(p[2][program.name]))
             break
+    mode, module, scheduled = planned[0]
+    scheduled = _passed(program, mapping(target), scheduled)
     return _variant(program, mode, reason, scheduled[program.name]), module, scheduled
+
+
+def _planned(
+    program: Program,
+    target: Any,
+    options: CompileOptions,
+    choice: Materialization,
+    dump: StageDump | None,
+) -> tuple[SharedTileMaterialization, IRModule, IRModule]:
+    """The materialization, the reference and the planned module."""
+    mode, keep_views = choice
+    module = lowered(program, replace(options, shared_tile_materialization=mode))
+    if dump is not None:
+        dump.write("reference", module.script(), "py")
+    passes = planning(target, keep_views=keep_views)
+    return mode, module, _passed(program, passes, module)
+
+
+def _passed(program: Program, passes: list[Any], module: IRModule) -> IRModule:
+    try:
+        return tvm.ir.transform.Sequential(passes, name="tilex.Realize")(module)
+    except MappingError as error:
+        raise MappingError(str(error), location=program.body[0].location) from None
+
+
+def _score(function: PrimFunc) -> float:
+    """The score of a function's plan; 0 where there is none to compare."""
+    text = function.attrs.get(attrs.PLAN, None)
+    return 0.0 if text is None else GroupPlan.from_json(str(text)).score
 
 
 def _variant(
@@ -237,24 +269,37 @@ def _variant(
 
 def materializations(
     program: Program, kind: str, options: CompileOptions
-) -> tuple[tuple[tuple[SharedTileMaterialization, bool], ...], str]:
+) -> tuple[tuple[tuple[Materialization, ...], ...], str]:
     """Which shared tiles are kept, and whether views are: the target's order of preference.
 
-    And the reason of a CPU's planner, which prefers one choice.
+    Those of one rank are planned both, and the cost decides. And the reason of a CPU's planner,
+    which prefers one choice.
     """
     stated = options.shared_tile_materialization
     keep = kind == "cuda"
     if stated is not None:
-        return ((stated, keep),), ""
+        return (((stated, keep),),), ""
     if kind == "llvm":
         mode, reason = _on_processor(program, noalias=options.noalias is not False)
-        return ((mode, False),), reason
-    preserve, recompute = (SharedTileMaterialization[n] for n in ("PRESERVE", "RECOMPUTE"))
+        return (((mode, False),),), reason
+    preserve, loaded, recompute = (
+        SharedTileMaterialization[n] for n in ("PRESERVE", "LOADED", "RECOMPUTE")
+    )
+    kept: tuple[Materialization, ...] = ((preserve, keep),)
+    if keep and _wide(program) and options.cost_policy in _COMPARABLE:
+        kept = ((preserve, True), (loaded, True))
     if options.explicit_request:
-        return ((preserve, keep),), ""
+        return (kept,), ""
     # Beyond the stripe bound a row is read again rather than run by one thread.
-    kept = ((preserve, True),) if keep else ()
-    return (*kept, (preserve, False), (recompute, False)), ""
+    last: tuple[tuple[Materialization, ...], ...] = (((recompute, False),),)
+    if keep:
+        last = (((preserve, False),), *last)
+    return (kept, *last), ""
+
+
+def _wide(program: Program) -> bool:
+    """Whether a tile is so long that computing it again may be cheaper than keeping it."""
+    return any(value.type.elements >= _WIDE for s in walk(program) for value in defined(s))
 
 
 def _on_processor(program: Program, *, noalias: bool) -> tuple[SharedTileMaterialization, str]:

@@ -29,11 +29,12 @@ from tvm_tilex.transform.realization import has_clusters, realization_of
 __all__ = ["Screened", "has_clusters", "screen"]
 
 # Options that the planner alone reads.
-_REQUEST = {
+_REQUEST: dict[str, Any] = {
     "threads_per_group": 0,
     "reduction_programs_per_group": 0,
     "reduction_lane_elements": 0,
     "reduction_blocks_per_program": 0,
+    "reduction_stripe_storage": None,
     "max_reduction_striped_scalars_per_worker": 64,
     "max_thread_candidates": 256,
     "cost_policy": "default",
@@ -66,13 +67,25 @@ def screen(
         if not options.explicit_request:
             found.append(Screened())
             continue
-        ((mode, keep_views),), _ = materializations(program, target.kind.name, options)
-        lowering = replace(options, **_REQUEST, shared_tile_materialization=mode)
-        key = (lowering, keep_views)
-        if key not in proved:
-            proved[key] = _proved(program, target, lowering, keep_views)
-        found.append(_screened(program, target, options, proved[key]))
+        (choices,), _ = materializations(program, target.kind.name, options)
+        answers = []
+        for mode, keep_views in choices:
+            lowering = replace(options, **_REQUEST, shared_tile_materialization=mode)
+            key = (lowering, keep_views)
+            if key not in proved:
+                proved[key] = _proved(program, target, lowering, keep_views)
+            answers.append(_screened(program, target, options, proved[key]))
+        found.append(_best(answers))
     return tuple(found)
+
+
+def _best(answers: Sequence[Screened]) -> Screened:
+    """What compiling does with several materializations: the cheapest, if any fits."""
+    fitting = [answer for answer in answers if answer.refusal is None]
+    scored = [answer for answer in fitting if answer.score is not None]
+    if scored:
+        return min(scored, key=lambda answer: answer.score or 0.0)
+    return fitting[0] if fitting else answers[0]
 
 
 def _proved(

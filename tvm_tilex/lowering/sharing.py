@@ -12,6 +12,7 @@ from collections import Counter
 from tvm_tilex.ir import (
     Coordinate,
     Dot,
+    ElementOp,
     Elementwise,
     Full,
     Gather,
@@ -40,6 +41,9 @@ class SharedTileMaterialization(enum.Enum):
         Every one.
     ``EXPENSIVE_ONLY``
         Those that hold a transcendental operation; cheap arithmetic and loads are repeated.
+    ``LOADED``
+        Those that are loaded from a view, converted or not; what is computed from them is
+        computed again.
     ``RECOMPUTE``
         None with more than one element: every consumer reads its views again. This is the map
         beyond the stripe bound, where no worker could keep its part of a row.
@@ -47,6 +51,7 @@ class SharedTileMaterialization(enum.Enum):
 
     PRESERVE = "preserve"
     EXPENSIVE_ONLY = "expensive-only"
+    LOADED = "loaded"
     RECOMPUTE = "recompute"
 
 
@@ -65,6 +70,7 @@ def shared_values(
     shared: set[int] = set()
     cost: dict[int, int] = {}  # operations repeated by one more use, without stored operands
     expensive: dict[int, bool] = {}
+    loaded = _loaded(everything) if mode is SharedTileMaterialization.LOADED else frozenset()
     forced = group_storage(everything)
     for statement in everything:
         for value in defined(statement):
@@ -91,12 +97,15 @@ def shared_values(
             shared.add(number)  # a later store must not change what was loaded
         elif isinstance(statement, (Elementwise, Gather)) and widest[number]:
             shared.add(number)  # computed once, not once per element of a wider consumer
+        elif number in loaded:
+            shared.add(number)
         elif uses[number] > 1 and not isinstance(statement, Coordinate):
             scalar = statement.result.type.elements == 1 and not isinstance(statement, Load)
             repeated = cost[number] * uses[number] > _RECOMPUTE_LIMIT
             worth_keeping = {
                 SharedTileMaterialization.PRESERVE: True,
                 SharedTileMaterialization.EXPENSIVE_ONLY: expensive[number] or repeated,
+                SharedTileMaterialization.LOADED: False,
                 SharedTileMaterialization.RECOMPUTE: False,
             }
             if scalar or worth_keeping[mode]:
@@ -118,6 +127,40 @@ def _changing_loads(program: Program, noalias: bool) -> frozenset[int]:
             if isinstance(s, Load) and (s.view in written or not noalias)
         )
     return frozenset(found)
+
+
+def _loaded(everything: tuple[Statement, ...]) -> frozenset[int]:
+    """Tiles loaded from a view, converted or not, that are needed more than once.
+
+    Whatever is computed from them is computed for each of its consumers again, so that what counts
+    is how often they are reached, not how many statements name them. A load that is only converted
+    leaves its place to the conversion.
+    """
+    reached: Counter[int] = Counter()  # by reductions, stores and single numbers
+    converted: Counter[int] = Counter()
+    views: dict[int, bool] = {}
+    for statement in everything:
+        if not is_definition(statement):
+            continue
+        operands = [value.number for value in values_used(statement)]
+        converts = isinstance(statement, Elementwise) and statement.op is ElementOp.cast
+        load = isinstance(statement, Load) or (converts and all(views.get(n) for n in operands))
+        views[statement.result.number] = load and statement.result.type.elements != 1
+        if converts:
+            converted.update(operands)
+    uses: Counter[int] = Counter()
+    for statement in reversed(everything):
+        times = 1
+        if isinstance(statement, Elementwise) and statement.result.type.elements != 1:
+            times = reached[statement.result.number]
+        for value in values_used(statement):
+            reached[value.number] += times
+            uses[value.number] += 1
+    return frozenset(
+        number
+        for number, view in views.items()
+        if view and reached[number] > 1 and uses[number] > converted[number]
+    )
 
 
 def _uses(everything: tuple[Statement, ...]) -> tuple[Counter[int], dict[int, bool]]:

@@ -11,7 +11,7 @@ from tvm_tilex.plan.cost import (
     cost_policy,
     register_cost_policy,
 )
-from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
+from tvm_tilex.plan.facts import ProgramFacts, Request, Stripe, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
 from tvm_tilex.plan.planner import PlanRefusal, plan_groups
 
@@ -25,6 +25,7 @@ __all__ = [
     "ProgramFacts",
     "Request",
     "ServiceCost",
+    "Stripe",
     "TargetFacts",
     "cost_policy",
     "plan_groups",

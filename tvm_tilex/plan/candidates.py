@@ -9,6 +9,8 @@ from tvm_tilex.plan.resources import (
     MapShape,
     largest_coordinate,
     shared_bytes,
+    staged_bytes,
+    stripe_length,
     stripe_scalars,
 )
 
@@ -18,7 +20,11 @@ __all__ = ["MAX_GRID", "enumerate_shapes", "rejection", "replays"]
 MAX_SUBGROUPS = 32
 MAX_AUTOMATIC_PACKING = 8
 # Widths worth a whole cluster; between them the last chunk only changes its length.
-CLUSTER_SUBGROUPS = (4, 8, 16, 32)
+CLUSTER_SUBGROUPS = (8, 16, 32)
+# Fewer elements a threadgroup are not worth a cluster.
+CLUSTER_ELEMENTS = 8192
+# Shorter stripes are better off in registers.
+STAGED_SCALARS = 16
 # A launch extent is a 32-bit integer.
 MAX_GRID = 2**31 - 1
 
@@ -32,9 +38,34 @@ def enumerate_shapes(
     thread count T without Q fixes S = T/32; with Q it fixes S = T/(32*Q). An explicit Q is
     neither clamped by P nor by 8. Where the target has clusters and neither threads nor Q are
     stated, C = 2, 4, ... threadgroups a program are considered too, with Q = 1; an exact C
-    replaces them all.
+    replaces them all. Where the target has shared memory to ask for, each of them also with the
+    stripes of views there. A target with ``regular_groups`` has fewer candidates of its own, those
+    that proved fast: S a power of two or a divisor of every width's chunks, Q a power of two up to
+    8/S, and V either 1 or the vector width.
     """
+    for shape in _shapes(facts, target, request):
+        if request.staged is not True:
+            yield shape
+        if request.staged or (request.staged is None and _stages(shape, facts, target)):
+            yield shape._replace(staged=True)
+
+
+def _stages(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> bool:
+    """Whether staging is worth a candidate: registers would hold a long part of a view."""
+    if not target.staging_bytes or shape.programs_per_group > 1:
+        return False
+    workers = target.lanes * shape.subgroups * shape.blocks
+    scalars = sum(
+        stripe_length(view.elements, workers, shape.lane_elements) * view.bytes // 4
+        for view in facts.views
+    )
+    return scalars >= STAGED_SCALARS
+
+
+def _shapes(facts: ProgramFacts, target: TargetFacts, request: Request) -> Iterator[MapShape]:
     widths = (request.lane_elements,) if request.lane_elements else target.lane_elements
+    if target.regular_groups and not request.lane_elements:
+        widths = tuple(v for v in widths if v in (1, facts.vector_width))
     if request.blocks_per_program <= 1:
         for subgroups, packed in _groups(facts, target, request):
             for elements in widths:
@@ -54,9 +85,11 @@ def _clusters(
         return
     if request.threads or request.programs_per_group or request.blocks_per_program:
         return
+    widest = max((*facts.domains, *facts.reductions), default=0)
     blocks = 2
     while blocks <= target.cluster_blocks:
-        for subgroups in CLUSTER_SUBGROUPS:
+        wide = not target.regular_groups or widest >= CLUSTER_ELEMENTS * blocks
+        for subgroups in CLUSTER_SUBGROUPS if wide else ():
             if subgroups * target.lanes <= target.max_threads:
                 yield subgroups, 1, blocks
         blocks *= 2
@@ -74,11 +107,28 @@ def _groups(
         for subgroups in range(1, widest + 1):
             yield subgroups, request.programs_per_group
         return
+    if target.regular_groups:
+        yield from _regular(facts, target, widest)
+        return
     packing = min(facts.programs, MAX_AUTOMATIC_PACKING, target.max_threads // target.lanes)
     for packed in range(1, packing + 1):
         yield 1, packed
     for subgroups in range(2, widest + 1):
         yield subgroups, 1
+
+
+def _regular(facts: ProgramFacts, target: TargetFacts, widest: int) -> Iterator[tuple[int, int]]:
+    for subgroups in range(1, widest + 1):
+        chunk = target.lanes * subgroups * facts.vector_width
+        counts = [count for count in (*facts.domains, *facts.reductions) if count > 1]
+        whole = counts and all(count % chunk == 0 for count in counts)
+        if not whole and subgroups & (subgroups - 1):
+            continue
+        packed = 1
+        while packed <= min(facts.programs, max(1, MAX_AUTOMATIC_PACKING // subgroups)):
+            if subgroups * packed <= widest and (packed == 1 or not subgroups & (subgroups - 1)):
+                yield subgroups, packed
+            packed *= 2
 
 
 def replays(subgroups: int, packed: int, facts: ProgramFacts) -> bool:
@@ -90,7 +140,7 @@ def rejection(
     shape: MapShape, facts: ProgramFacts, target: TargetFacts, request: Request
 ) -> str | None:
     """Why a candidate is illegal, or None; checked in the order of the specification."""
-    subgroups, packed, elements, blocks = shape
+    subgroups, packed, elements, blocks, staged = shape
     threads = target.lanes * subgroups * packed
     if request.threads and threads != request.threads:
         return (
@@ -109,7 +159,11 @@ def rejection(
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
     workers = target.lanes * subgroups * blocks
-    scalars = stripe_scalars(facts, workers, elements, reused=target.reuses_stripes)
+    if staged:
+        problem = _staging_problem(shape, facts, target, needed)
+        if problem is not None:
+            return problem
+    scalars = stripe_scalars(facts, workers, elements, reused=target.reuses_stripes, staged=staged)
     if scalars > request.max_striped_scalars:
         return (
             f"{scalars} striped scalars a worker exceed "
@@ -125,4 +179,19 @@ def rejection(
     largest = largest_coordinate(facts, shape, target.lanes)
     if largest > facts.index_limit:
         return f"the coordinate {largest} of a bounded tail exceeds the index type"
+    return None
+
+
+def _staging_problem(
+    shape: MapShape, facts: ProgramFacts, target: TargetFacts, partials: int
+) -> str | None:
+    if not facts.views:
+        return "no stripe holds a view's own elements, which shared memory could keep"
+    if len({view.bytes for view in facts.views}) > 1:
+        return "views of different widths cannot share one allocation"
+    workers = target.lanes * shape.subgroups * shape.blocks
+    threads = target.lanes * shape.subgroups * shape.programs_per_group
+    needed = partials + staged_bytes(facts, workers, shape.lane_elements, threads)
+    if needed > target.staging_bytes:
+        return f"{needed} staged bytes exceed the target's {target.staging_bytes}"
     return None

@@ -14,11 +14,14 @@ class CostFacts:
     ``physical_groups`` is ceil(P/Q); ``elements`` the useful scalar elements of a program over its
     separate domains and reductions; ``workers`` serve a program, on ``blocks_per_program``
     threadgroups; ``useful_lane_work`` is elements / (rounds * W).
-    ``bytes`` are those that a program moves from and to global memory.
+    ``bytes`` are those that a program moves from and to global memory, ``cached_bytes`` those of
+    them that every program reads.
     ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
     store. ``widest`` is the most elements a worker owns of one domain or reduction, and
     ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
     elements that a program places anew: each is stored once more and read from there.
+    ``staged_bytes`` are the shared bytes of a threadgroup that hold stripes;
+    ``instructions`` estimates the arithmetic of a program, an element of work each.
     """
 
     subgroups: int
@@ -41,3 +44,6 @@ class CostFacts:
     blocks_per_program: int = 1
     bytes: int = 0
     repartitioned: int = 0
+    staged_bytes: int = 0
+    instructions: int = 0
+    cached_bytes: int = 0

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["ProgramFacts", "Request", "TargetFacts"]
+__all__ = ["ProgramFacts", "Request", "Stripe", "TargetFacts"]
 
 # What many programs are taken to be where their number is known at launch: enough that a GPU is
 # full for several waves, as batches of tokens are.
 TYPICAL_PROGRAMS = 4096
+
+
+class Stripe(NamedTuple):
+    """Elements of a tile that workers divide among their private storage, and bytes of each.
+
+    ``view`` says that they are elements of a view as they stand in memory.
+    """
+
+    elements: int
+    bytes: int = 4
+    view: bool = False
 
 
 @dataclass(frozen=True)
@@ -24,12 +36,13 @@ class ProgramFacts:
     ``reads_what_it_writes`` that some global buffer is both loaded and stored.
     ``index_limit`` is the largest value of the program's index type.
     ``reads`` and ``writes`` count global elements that a program loads and stores, ``bytes`` their
-    bytes.
+    bytes, of which ``cached_bytes`` are the same for every program.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage.
-    ``live_stripes`` are the element counts of the stripes that hold a value at the same time, one
-    entry for each set of them; ``repartitions`` those of the tiles that the source places anew,
-    each also among ``domains`` and ``stripes``, which price its storing and its storage.
+    ``live_stripes`` are the stripes that hold a value at the same time, one entry for each set of
+    them; ``views`` those that hold elements of a view; ``repartitions`` the element counts of the
+    tiles that the source places anew, each also among ``domains`` and ``stripes``, which price its
+    storing and its storage. ``instructions`` estimates the arithmetic of a program.
     """
 
     programs: int
@@ -44,8 +57,11 @@ class ProgramFacts:
     index_limit: int = 2**31 - 1
     vector_width: int = 1
     repartitions: tuple[int, ...] = ()
-    live_stripes: tuple[tuple[int, ...], ...] = ()
+    live_stripes: tuple[tuple[Stripe, ...], ...] = ()
+    views: tuple[Stripe, ...] = ()
+    instructions: int = 0
     bytes: int = 0
+    cached_bytes: int = 0
     least_programs: int | None = None
 
     @property
@@ -68,7 +84,9 @@ class TargetFacts:
     ``lane_elements`` are the V that automatic planning considers; ``cluster_blocks`` the most
     threadgroups that can serve one program and exchange partials, 1 where none can.
     ``reuses_stripes`` says that the device compiler keeps stripes in registers and gives those of a
-    dead one to another, so that only live ones count.
+    dead one to another, so that only live ones count, and that it packs narrow elements.
+    ``staging_bytes`` is the shared memory that a group may ask for at its launch, 0 where none;
+    ``regular_groups`` narrows what automatic planning considers.
     """
 
     max_threads: int
@@ -77,16 +95,22 @@ class TargetFacts:
     lane_elements: tuple[int, ...] = (1,)
     cluster_blocks: int = 1
     reuses_stripes: bool = False
+    staging_bytes: int = 0
+    regular_groups: bool = False
 
 
 @dataclass(frozen=True)
 class Request:
-    """Explicit choices and bounds. 0 is automatic; anything else is met exactly or refused."""
+    """Explicit choices and bounds. 0 is automatic; anything else is met exactly or refused.
+
+    ``staged`` asks for stripes of views in shared memory, or for none; None is automatic.
+    """
 
     threads: int = 0
     programs_per_group: int = 0
     lane_elements: int = 0
     blocks_per_program: int = 0
+    staged: bool | None = None
     max_striped_scalars: int = 64
     max_candidates: int = 256
 
@@ -94,5 +118,9 @@ class Request:
     def explicit(self) -> bool:
         """Whether anything is asked for exactly."""
         return bool(
-            self.threads or self.programs_per_group or self.lane_elements or self.blocks_per_program
+            self.threads
+            or self.programs_per_group
+            or self.lane_elements
+            or self.blocks_per_program
+            or self.staged
         )

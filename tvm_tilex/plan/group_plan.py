@@ -22,12 +22,17 @@ class Candidate:
     score: float | None
     rejection: str | None
     blocks_per_program: int = 1
+    staged: bool = False
 
     @property
     def shape(self) -> MapShape:
-        """S, Q, V and C."""
+        """S, Q, V, C and the staging."""
         return MapShape(
-            self.subgroups, self.programs_per_group, self.lane_elements, self.blocks_per_program
+            self.subgroups,
+            self.programs_per_group,
+            self.lane_elements,
+            self.blocks_per_program,
+            self.staged,
         )
 
 
@@ -38,9 +43,10 @@ class GroupPlan:
     S = ``reduction_subgroups_per_program`` SIMD groups of ``lanes`` serve a program, Q =
     ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
     belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program.
-    ``blocks`` counts all threadgroups of the launch. ``stripes`` are the private scalars of each
-    striped buffer, in order; ``repartitions`` the elements of each tile that the source places
-    anew. ``programs`` and ``blocks`` are the most where the count is known at launch,
+    ``staged_bytes`` are shared bytes of the stripes of views that stand there, in the order of the
+    stripes. ``blocks`` counts all threadgroups of the launch. ``stripes`` are the private scalars
+    of each striped buffer, in order; ``repartitions`` the elements of each tile that the source
+    places anew. ``programs`` and ``blocks`` are the most where the count is known at launch,
     ``least_programs`` the least.
     """
 
@@ -62,15 +68,17 @@ class GroupPlan:
     candidates: tuple[Candidate, ...]
     repartitions: tuple[int, ...] = ()
     blocks_per_program: int = 1
+    staged_bytes: int = 0
 
     @property
     def shape(self) -> MapShape:
-        """S, Q, V and C."""
+        """S, Q, V, C and the staging."""
         return MapShape(
             self.reduction_subgroups_per_program,
             self.programs_per_group,
             self.lane_elements,
             self.blocks_per_program,
+            self.staged_bytes > 0,
         )
 
     least_programs: int | None = None
@@ -121,9 +129,14 @@ class GroupPlan:
             f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
             f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
             f"{self._groups} threadgroups of {self.threads} threads{self._clustered}, "
-            f"{self.shared_bytes} shared bytes, {self.stripe_scalars} private scalars, "
-            f"{self.barrier_sites} barriers, {repartitions}score {self.score:g}"
+            f"{self.shared_bytes} shared bytes{self._staged}, "
+            f"{self.stripe_scalars} private scalars, {self.barrier_sites} barriers, "
+            f"{repartitions}score {self.score:g}"
         )
+
+    @property
+    def _staged(self) -> str:
+        return f" and {self.staged_bytes} for stripes" if self.staged_bytes else ""
 
     @property
     def _clustered(self) -> str:

@@ -1,17 +1,17 @@
 """A cost policy for GPUs that stream rows: how well the resident groups hide each other's latency.
 
-A multiprocessor is taken as a closed queue. n groups are resident (threads, registers and group
-slots bound n); each spends a latency L (start, barriers, dependent rounds) in which it moves
-nothing, and needs s microseconds of the multiprocessor's share of memory bandwidth and i of its
-issue slots. A group then leaves every::
+A multiprocessor is taken as a closed queue. n groups are resident (threads, registers, shared
+memory and group slots bound n); each spends a latency L (start, barriers, dependent rounds,
+accesses) in which it uses nothing, and needs s microseconds of the multiprocessor's share of memory
+bandwidth, i of its issue slots and l of its launches. A group then leaves every::
 
-    ((L + s + i) / n) ** p  +  max(s, i, launch) ** p,   to the power 1 / p
+    (((L + s + i) / n) ** p + b ** p) ** (1 / p),    b = (s ** q + i ** q + l ** q) ** (1 / q)
 
 microseconds: the first term where latency is the limit, the second where a resource is (the
-asymptotes of a closed queueing network; p says how sharp the knee is). A partly filled last wave
-adds its share.
+asymptotes of a closed queueing network; p and q say how sharp the knees are). A partly filled last
+wave adds its share.
 
-The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 1,080 measured kernels of
+The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,083 measured kernels of
 six operators, eight shapes and two storage types on one H200 (``configs/measurements``).
 """
 
@@ -27,75 +27,125 @@ __all__ = ["OccupancyCost"]
 _CLOCK = 1900.0  # cycles a microsecond
 _LANES = 128.0  # scalar instructions a cycle
 _REGISTER_STEP = 8
+_GROUP_BYTES = 1024  # shared memory that the system takes of each group
 
 
 @dataclass(frozen=True)
 class OccupancyCost:
     """Microseconds of a multiprocessor that one program takes, by a closed queue.
 
-    ``bandwidth`` is in bytes a microsecond and multiprocessor. ``resident_threads``,
-    ``resident_registers`` and ``resident_groups`` are the device's limits a multiprocessor.
+    ``bandwidth`` is in bytes a microsecond and multiprocessor, as if nothing else were used; a byte
+    that every program reads counts ``cached`` times. ``resident_threads``, ``resident_registers``,
+    ``resident_shared`` bytes and ``resident_groups`` are the device's limits a multiprocessor.
     ``registers`` and ``registers_per_scalar`` estimate a thread's registers from its stripes.
     Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of a reduction over
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
-    ``cluster_barrier``; ``round`` of one dependent scalar; ``launch`` between two groups.
-    ``launch_per_warp`` is relative to it, ``instructions`` the issue slots of a scalar round,
-    ``sharpness`` is p, ``tail`` the weight of a partial last wave, ``vector`` what another than the
-    full vector width costs (from the earlier fit: the later kernels all had that width).
+    ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
+    ``staging`` of a group and ``staging_per_element`` of a thread; ``launch`` between two groups.
+    ``launch_per_warp`` is relative to it. ``slots_per_round``, ``slots_per_instruction`` and
+    ``slots_per_access`` are issue slots of a lane. ``knee`` is p - 1, ``mixing`` q - 1.
+    Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
+    vector width costs, ``packed`` a doubling of Q for each doubling of a thread's accesses,
+    ``cluster`` and ``staged`` what those plans cost besides.
     """
 
-    bandwidth: float = 32_000.0
+    bandwidth: float = 45500.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
+    resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    registers: float = 25.0
-    registers_per_scalar: float = 0.364
-    start: float = 0.397
-    start_per_warp: float = 0.0045
-    barrier: float = 0.067
-    barrier_per_doubling: float = 0.0264
-    cluster_start: float = 2.05
-    cluster_barrier: float = 1.243
-    round: float = 0.0076
-    launch: float = 0.1022
-    launch_per_warp: float = 0.131
-    instructions: float = 0.265
-    sharpness: float = 2.43
-    tail: float = 0.403
-    vector: float = 0.1
+    cached: float = 1.191
+    registers: float = 11.97
+    registers_per_scalar: float = 1.309
+    start: float = 0.5297
+    start_per_warp: float = 0.001176
+    barrier: float = 0.139
+    barrier_per_doubling: float = 0.01886
+    cluster_start: float = 3.612
+    cluster_barrier: float = 0.3045
+    round: float = 0.005114
+    access: float = 0.08407
+    staging: float = 0.1147
+    staging_per_element: float = 0.009624
+    launch: float = 0.02118
+    launch_per_warp: float = 0.1037
+    slots_per_round: float = 0.1611
+    slots_per_instruction: float = 2.696
+    slots_per_access: float = 0.2999
+    knee: float = 1.715
+    mixing: float = 0.6849
+    tail: float = 0.1607
+    vector: float = 0.1999
+    packed: float = 0.006918
+    cluster: float = 0.147
+    staged: float = 0.02567
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
         packed, blocks = facts.programs_per_group, facts.blocks_per_program
         threads = facts.workers * packed // blocks
         warps = threads / 32
-        resident = self._resident(threads, facts.stripe_scalars)
-        memory = facts.bytes * packed / blocks / self.bandwidth
-        issue = facts.rounds * threads * self.instructions / _LANES / _CLOCK
-        latency = self._latency(facts, warps) + memory + issue
+        resident = self._resident(facts, threads)
+        share = packed / blocks  # programs of a group
+        distinct = facts.bytes - facts.cached_bytes * (1 - self.cached)
+        memory = distinct * share / self.bandwidth
+        issue = self._slots(facts, threads, share) / _LANES / _CLOCK
         launch = self.launch * (1 + self.launch_per_warp * warps)
-        p = self.sharpness
-        busiest = max(memory, issue, launch)
-        period = math.pow(math.pow(latency / resident, p) + math.pow(busiest, p), 1 / p)
+        busiest = _norm(1 + self.mixing, memory, issue, launch)
+        waiting = (self._latency(facts, warps) + memory + issue) / resident
+        period = _norm(1 + self.knee, waiting, busiest)
         waves = facts.physical_groups / (self.multiprocessors * resident)
         partial = math.ceil(waves) / waves - 1
-        whole = 1 + self.vector * (facts.lane_elements != facts.vector_width)
-        return period * blocks / packed * (1 + self.tail * partial) * whole
+        return period / share * (1 + self.tail * partial) * self._relative(facts)
 
-    def _resident(self, threads: int, scalars: int) -> float:
+    def _resident(self, facts: CostFacts, threads: int) -> float:
         most = min(255.0, self.resident_registers / threads)
-        estimated = min(max(self.registers + self.registers_per_scalar * scalars, 16.0), most)
+        scalars = self.registers_per_scalar * facts.stripe_scalars
+        estimated = min(max(self.registers + scalars, 16.0), most)
         registers = math.ceil(estimated / _REGISTER_STEP) * _REGISTER_STEP
         by_threads = self.resident_threads // threads
         by_registers = self.resident_registers // (threads * registers)
-        return max(1.0, min(self.resident_groups, by_threads, by_registers))
+        found = min(self.resident_groups, by_threads, by_registers)
+        if facts.staged_bytes:
+            needed = facts.staged_bytes + facts.shared_bytes + _GROUP_BYTES
+            found = min(found, self.resident_shared // needed)
+        # A multiprocessor holds no more groups than there are for it.
+        return max(1.0, min(found, math.ceil(facts.physical_groups / self.multiprocessors)))
+
+    def _slots(self, facts: CostFacts, threads: int, share: float) -> float:
+        accesses = (facts.reads + facts.writes) / facts.lane_elements
+        return (
+            facts.rounds * threads * self.slots_per_round
+            + facts.instructions * share * self.slots_per_instruction
+            + accesses * share * self.slots_per_access
+        )
 
     def _latency(self, facts: CostFacts, warps: float) -> float:
-        found = self.start + self.start_per_warp * warps + self.round * facts.rounds
+        accesses = (facts.reads + facts.writes) / facts.workers / facts.lane_elements
+        found = self.start + self.start_per_warp * warps
+        found += self.round * facts.rounds + self.access * accesses
         if facts.subgroups > 1:
             doublings = math.log2(facts.subgroups)
             found += facts.reductions * (self.barrier + self.barrier_per_doubling * doublings)
         if facts.blocks_per_program > 1:
             found += self.cluster_start + facts.reductions * self.cluster_barrier
+        if facts.staged_bytes:
+            found += self.staging + self.staging_per_element * facts.widest
         return found
+
+    def _relative(self, facts: CostFacts) -> float:
+        accesses = max(facts.widest / facts.lane_elements, 1.0)
+        packing = math.log2(facts.programs_per_group) * math.log2(accesses)
+        return (
+            (1 + self.vector * (facts.lane_elements != facts.vector_width))
+            * (1 + self.packed * packing)
+            * (1 + self.cluster * (facts.blocks_per_program > 1))
+            * (1 + self.staged * (facts.staged_bytes > 0))
+        )
+
+
+def _norm(power: float, *terms: float) -> float:
+    """The power mean's numerator: the largest term, and more where others come near it."""
+    largest = max(terms)
+    return largest * math.pow(sum(math.pow(t / largest, power) for t in terms), 1 / power)

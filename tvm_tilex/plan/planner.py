@@ -11,6 +11,7 @@ from tvm_tilex.plan.resources import (
     MapShape,
     rounds,
     shared_bytes,
+    staged_bytes,
     stripe_length,
     stripe_scalars,
 )
@@ -46,15 +47,15 @@ def plan_groups(
     legal = [c for c in candidates if c.score is not None]
     if not legal:
         raise PlanRefusal(candidates[-1].rejection or "no candidate")
-    best = min(legal, key=lambda c: (c.score, c.blocks_per_program, c.subgroups))
+    best = min(legal, key=lambda c: (c.score, c.staged, c.blocks_per_program, c.subgroups))
     return _plan(best, facts, target, candidates)
 
 
 def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | None:
     """Why ``plan`` is not a plan of these facts, or None; bounds and scores are not compared."""
     shape = plan.shape
-    if min(shape) < 1:
-        return f"S, Q, V, C = {tuple(shape)}"
+    if min(shape[:4]) < 1:
+        return f"S, Q, V, C = {tuple(shape[:4])}"
     unbounded = Request(max_striped_scalars=plan.stripe_scalars)
     reason = rejection(shape, facts, target, unbounded)
     if reason is not None:
@@ -64,7 +65,7 @@ def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | No
 
 
 def _candidate(shape: MapShape, score: float | None, rejection: str | None) -> Candidate:
-    return Candidate(*shape[:3], score, rejection, shape.blocks)
+    return Candidate(*shape[:3], score, rejection, shape.blocks, shape.staged)
 
 
 def _judge(
@@ -83,7 +84,7 @@ def cost_facts(
     shape: MapShape | tuple[int, int, int], facts: ProgramFacts, target: TargetFacts
 ) -> CostFacts:
     """What a policy is told of a candidate."""
-    subgroups, packed, elements, blocks = MapShape(*shape)
+    subgroups, packed, elements, blocks, staged = MapShape(*shape)
     workers = target.lanes * subgroups * blocks
     programs = facts.typical_programs
     groups = -(-programs // packed)
@@ -101,12 +102,19 @@ def cost_facts(
         elements=useful,
         useful_lane_work=useful / (work * workers) if work else 0.0,
         shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
-        stripe_scalars=stripe_scalars(facts, workers, elements, reused=target.reuses_stripes),
+        stripe_scalars=stripe_scalars(
+            facts, workers, elements, reused=target.reuses_stripes, staged=staged
+        ),
         reads=facts.reads,
         writes=facts.writes,
         widest=stripe_length(max((*facts.domains, *facts.reductions)), workers, elements),
         vector_width=facts.vector_width,
         bytes=facts.bytes,
+        cached_bytes=facts.cached_bytes,
+        instructions=facts.instructions,
+        staged_bytes=staged_bytes(facts, workers, elements, target.lanes * subgroups * packed)
+        if staged
+        else 0,
         repartitioned=sum(facts.repartitions),
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
         read_slots=groups * packed if subgroups > 1 else programs,
@@ -117,7 +125,8 @@ def cost_facts(
 def _plan(
     best: Candidate, facts: ProgramFacts, target: TargetFacts, candidates: tuple[Candidate, ...]
 ) -> GroupPlan:
-    subgroups, packed, elements, blocks = best.shape
+    subgroups, packed, elements, blocks, staged = best.shape
+    threads = target.lanes * subgroups * packed
     workers = target.lanes * subgroups * blocks
     assert best.score is not None
     return GroupPlan(
@@ -127,10 +136,13 @@ def _plan(
         programs_per_group=packed,
         lane_elements=elements,
         lanes=target.lanes,
-        threads=target.lanes * subgroups * packed,
+        threads=threads,
+        staged_bytes=staged_bytes(facts, workers, elements, threads) if staged else 0,
         blocks=-(-facts.programs // packed) * blocks,
         shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
-        stripe_scalars=stripe_scalars(facts, workers, elements, reused=target.reuses_stripes),
+        stripe_scalars=stripe_scalars(
+            facts, workers, elements, reused=target.reuses_stripes, staged=staged
+        ),
         stripes=tuple(stripe_length(count, workers, elements) for count in facts.stripes),
         barrier_sites=0 if best.shape.independent else len(facts.reductions),
         collectives=facts.kinds,

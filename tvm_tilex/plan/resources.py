@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tvm_tilex.plan.facts import ProgramFacts
+from tvm_tilex.plan.facts import ProgramFacts, Stripe
 
 __all__ = [
     "MapShape",
     "largest_coordinate",
     "rounds",
     "shared_bytes",
+    "staged_bytes",
     "stripe_length",
     "stripe_scalars",
 ]
@@ -22,7 +23,7 @@ SCALAR_BYTES = 4
 
 
 class MapShape(NamedTuple):
-    """S, Q, V and C of a map.
+    """S, Q, V and C of a map, and whether stripes of views stand in shared memory.
 
     SIMD groups of a program in a threadgroup, programs of a threadgroup, consecutive elements of a
     worker, and threadgroups that share a program.
@@ -32,6 +33,7 @@ class MapShape(NamedTuple):
     programs_per_group: int
     lane_elements: int
     blocks: int = 1
+    staged: bool = False
 
     @property
     def independent(self) -> bool:
@@ -46,12 +48,28 @@ def stripe_length(elements: int, workers: int, lane_elements: int) -> int:
 
 
 def stripe_scalars(
-    facts: ProgramFacts, workers: int, lane_elements: int, *, reused: bool = False
+    facts: ProgramFacts,
+    workers: int,
+    lane_elements: int,
+    *,
+    reused: bool = False,
+    staged: bool = False,
 ) -> int:
-    """Private scalars of a worker over all stripes, or over the most that live at once."""
-    together = facts.live_stripes if reused and facts.live_stripes else (facts.stripes,)
+    """Private scalars of a worker over all stripes, or over the most that live at once.
+
+    A scalar is of 32 bits. Where registers are reused, narrower elements share one. Stripes of
+    views that are ``staged`` take none.
+    """
+
+    def length(stripe: Stripe) -> int:
+        elements = stripe_length(stripe.elements, workers, lane_elements)
+        return -(-elements * stripe.bytes // SCALAR_BYTES)
+
+    whole = (tuple(Stripe(count) for count in facts.stripes),)
+    together = facts.live_stripes if reused and facts.live_stripes else whole
     return max(
-        sum(stripe_length(count, workers, lane_elements) for count in counts) for counts in together
+        sum(length(stripe) for stripe in stripes if not (staged and stripe.view))
+        for stripes in together
     )
 
 
@@ -65,6 +83,14 @@ def shared_bytes(
     if subgroups * blocks == 1:
         return 0
     return len(facts.reductions) * programs_per_group * subgroups * blocks * SCALAR_BYTES
+
+
+def staged_bytes(facts: ProgramFacts, workers: int, lane_elements: int, threads: int) -> int:
+    """Shared bytes of a group whose ``threads`` keep their stripes of views there."""
+    return sum(
+        stripe_length(stripe.elements, workers, lane_elements) * stripe.bytes * threads
+        for stripe in facts.views
+    )
 
 
 def rounds(facts: ProgramFacts, workers: int, lane_elements: int) -> int:

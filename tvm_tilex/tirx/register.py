@@ -40,6 +40,12 @@ MINIMUM_PROPAGATE = "tilex.minimum_propagate"
 FMA = "tilex.fma"
 # a / b, given b and its correctly rounded reciprocal: three multiply-adds in place of a division.
 QUOTIENT = "tilex.quotient"
+# exp(x) by the hardware's exponential of base 2: a relative error of 2**-22 + |x| * 2**-24, and
+# results below 2**-126 are 0.
+EXP_APPROXIMATE = "tilex.exp_approximate"
+# A float16 or bfloat16 as FP32, computed where it is used: a device compiler that shared it between
+# uses would keep a register for each FP32 value in place of one for two narrow ones.
+WIDEN = "tilex.widen"
 # Collectives over the lanes of a SIMD group: opaque, so that no pass merges, hoists or sinks them.
 SUBGROUP = {
     "add": "tilex.subgroup_add",
@@ -61,7 +67,19 @@ FENCE = "tilex.fence"
 # One or two instructions each, unlike calls of mathematical functions.
 _EXTREMA = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE)
 CHEAP = frozenset(
-    (EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, SUBTRACT, WRAP_INT32, FENCE, FMA, QUOTIENT, *_EXTREMA)
+    (
+        WIDEN,
+        EQUAL,
+        NOT_EQUAL,
+        LESS,
+        LESS_EQUAL,
+        SUBTRACT,
+        WRAP_INT32,
+        FENCE,
+        FMA,
+        QUOTIENT,
+        *_EXTREMA,
+    )
 )
 
 
@@ -81,6 +99,10 @@ def register() -> None:
     compat.register_op(FMA, "fused multiply-add", effect=compat.PURE, vectorizable=True)
     compat.register_op(QUOTIENT, "refined quotient", effect=compat.PURE, vectorizable=True)
     compat.register_intrin_lowering(QUOTIENT, target="default", f=_quotient, level=99)
+    compat.register_op(EXP_APPROXIMATE, "fast exp", effect=compat.PURE, vectorizable=False)
+    compat.register_op(WIDEN, "widening", effect=compat.PURE, vectorizable=False)
+    compat.register_intrin_lowering(EXP_APPROXIMATE, target="cuda", f=_cuda_exp, level=99)
+    compat.register_intrin_lowering(WIDEN, target="cuda", f=_cuda_widening, level=99)
     for target, keep in (("default", _keep), ("llvm", _llvm_keep)):
         for op in (MAXIMUM, MAXIMUM_PROPAGATE):
             rule = _propagating(tirx.GT, keep)
@@ -133,6 +155,7 @@ def _script_namespace() -> types.SimpleNamespace:
         return construct
 
     ops = (MAXIMUM, MINIMUM, MAXIMUM_PROPAGATE, MINIMUM_PROPAGATE, FMA, FENCE, QUOTIENT)
+    ops += (EXP_APPROXIMATE, WIDEN)
     ops += (
         SUBTRACT,
         ROUND_BFLOAT16,
@@ -253,6 +276,7 @@ __device__ __forceinline__ void tilex_cluster_publish(float* place, int block, f
 _FIXED = {
     WRAP_INT32: "int32",
     PREFETCH: "void",
+    WIDEN: "float32",
     **dict.fromkeys(_COMPARISONS, "bool"),
     **dict.fromkeys(_CLUSTER_SOURCE, "void"),
 }
@@ -331,6 +355,45 @@ def _cuda_rounding(call: Any) -> Any:
         return _rounding(_keep)(call)
     function = "tilex_round_bfloat16"
     return compat.cuda_function(function, *call.args, source=_CUDA_ROUNDING, dtype="float32")
+
+
+_CUDA_EXP = """
+__device__ __forceinline__ float tilex_exp_approximate(float a) {
+  float power = a * 1.44269504f, result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(power));
+  return result;
+}
+"""
+# Volatile: neither moved to, nor shared with, another use.
+_CUDA_WIDENING = {
+    "bfloat16": """
+__device__ __forceinline__ float tilex_widen_bfloat16(nv_bfloat16 a) {
+  float wide;
+  asm volatile("{ .reg .b16 low; mov.b16 low, 0; mov.b32 %0, {low, %1}; }"
+               : "=f"(wide) : "h"(__bfloat16_as_ushort(a)));
+  return wide;
+}
+""",
+    "float16": """
+__device__ __forceinline__ float tilex_widen_float16(half a) {
+  float wide;
+  asm volatile("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(__half_as_ushort(a)));
+  return wide;
+}
+""",
+}
+
+
+def _cuda_exp(call: Any) -> Any:
+    function = "tilex_exp_approximate"
+    return compat.cuda_function(function, *call.args, source=_CUDA_EXP, dtype="float32")
+
+
+def _cuda_widening(call: Any) -> Any:
+    narrow = str(call.args[0].ty.dtype)
+    source = _CUDA_WIDENING[narrow]
+    function = f"tilex_widen_{narrow}"
+    return compat.cuda_function(function, *call.args, source=source, dtype="float32")
 
 
 def _wrap(call: Any) -> Any:

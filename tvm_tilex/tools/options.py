@@ -42,6 +42,11 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Which shared tiles are kept; the target chooses by default.",
         ),
         click.option("--lane-elements", default=0, help="Exact V: 1, 2, 4 or 8."),
+        click.option(
+            "--stripe-storage",
+            type=click.Choice(["register", "shared"]),
+            help="Where parts of a kept view stand (CUDA); the cost decides by default.",
+        ),
         click.option("--blocks-per-program", default=0, help="Exact C, a cluster: 1, 2, 4 or 8."),
         click.option("--programs-per-group", default=0, help="Exact Q, programs a threadgroup."),
         click.option("--threads-per-group", default=0, help="Exact threads of a threadgroup."),
@@ -88,6 +93,7 @@ def compile_options(
     programs_per_group: int,
     lane_elements: int,
     blocks_per_program: int,
+    stripe_storage: str | None,
     materialization: str | None,
 ) -> CompileOptions:
     """The compile options that the command line states."""
@@ -98,5 +104,6 @@ def compile_options(
         reduction_programs_per_group=programs_per_group,
         reduction_lane_elements=lane_elements,
         reduction_blocks_per_program=blocks_per_program,
+        reduction_stripe_storage=stripe_storage,
         shared_tile_materialization=materialization,  # type: ignore[arg-type]
     )

@@ -102,13 +102,16 @@ def candidate_lines(artifact: Artifact) -> Iterator[str]:
         yield artifact.fallback or "none"
         return
     clusters = any(candidate.blocks_per_program > 1 for candidate in plan.candidates)
-    yield f"   S   Q   V{'   C' if clusters else ''}  threads  score"
+    staged = any(candidate.staged for candidate in plan.candidates)
+    stripes = "   stripes" if staged else ""
+    yield f"   S   Q   V{'   C' if clusters else ''}  threads{stripes}  score"
     for candidate in plan.candidates:
-        numbers = "".join(f"{n:>4}" for n in (candidate.shape if clusters else candidate.shape[:3]))
+        numbers = "".join(f"{n:>4}" for n in candidate.shape[: 4 if clusters else 3])
         threads = plan.lanes * candidate.subgroups * candidate.programs_per_group
         outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
         mark = " <- chosen" if candidate.shape == plan.shape else ""
-        yield f"{numbers}{threads:>9}  {outcome}{mark}"
+        where = ("shared" if candidate.staged else "register") if staged else ""
+        yield f"{numbers}{threads:>9}{where:>{10 if staged else 0}}  {outcome}{mark}"
 
 
 def _group_lines(plan: CooperativePlan) -> Iterator[str]:

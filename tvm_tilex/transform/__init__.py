@@ -10,6 +10,7 @@ _PASSES = {
     "CanonicalizeReductions": "tvm_tilex.transform.canonicalize_reductions",
     "ElementaryFunctions": "tvm_tilex.transform.elementary_functions",
     "FenceProducts": "tvm_tilex.transform.fence_products",
+    "NarrowResults": "tvm_tilex.transform.narrow_results",
     "ForwardViews": "tvm_tilex.transform.forward_views",
     "GuardDimensions": "tvm_tilex.transform.guard_dimensions",
     "LowerCollectives": "tvm_tilex.transform.lower_collectives",

@@ -18,24 +18,27 @@ from tvm_tilex.transform.common import sequence, serial
 __all__ = ["ExecutionMap", "Pack"]
 
 
-_UNROLLED_ELEMENTS = 64
+_UNROLLED_SCALARS = 64
 
 
 @dataclass(frozen=True)
 class Pack:
-    """The V consecutive elements that a worker owns in one chunk.
+    """The V consecutive elements that a worker owns in ``chunk``.
 
     ``element`` and ``slot`` are the coordinate and the private slot of element ``lane_element`` (a
-    variable, or None where V = 1); ``first`` is the coordinate of the first. ``bound`` limits the
+    variable, or None where V = 1); ``first`` is the coordinate of the first. ``unroll`` asks the
+    device compiler to unroll a loop over them. ``bound`` limits the
     coordinates of a partial chunk, and is None in a full one.
     """
 
+    chunk: Any
     first: Any
     element: Any
     slot: Any
     lane_element: Any | None
     bound: Any | None
     width: int
+    unroll: bool = False
 
     @property
     def partial(self) -> bool:
@@ -48,7 +51,8 @@ class Pack:
             statement = tirx.IfThenElse(self.element < self.bound, statement, None)
         if self.lane_element is None:
             return statement
-        return serial(self.lane_element, self.width, statement)
+        hint = {"pragma_unroll": True} if self.unroll else None
+        return serial(self.lane_element, self.width, statement, annotations=hint)
 
     def within(self, statement: Any) -> Any:
         """``statement`` of a whole pack, under the one condition that the worker owns it."""
@@ -61,13 +65,15 @@ class Pack:
 class ExecutionMap:
     """The map of one plan for index type ``dtype``; ``worker`` is the expression of w.
 
-    ``hint_unroll`` asks the device compiler to unroll short chunk loops.
+    ``hint_unroll`` asks the device compiler to unroll short chunk loops; ``scalar_elements`` is how
+    many elements of a stripe share a register.
     """
 
     plan: GroupPlan
     worker: Any
     dtype: str
     hint_unroll: bool = False
+    scalar_elements: int = 1
 
     def integer(self, value: int) -> Any:
         """A literal index."""
@@ -112,7 +118,8 @@ class ExecutionMap:
             return sequence(*copies)
         # Stripes stay in registers only if their slots are constants after unrolling; a longer
         # loop holds no stripe, and unrolled whole it would spill.
-        short = iterations * unroll * self.plan.lane_elements <= _UNROLLED_ELEMENTS
+        elements = iterations * unroll * self.plan.lane_elements
+        short = elements <= _UNROLLED_SCALARS * self.scalar_elements
         hint = {"pragma_unroll": True} if self.hint_unroll and short else None
         return serial(loop, iterations, sequence(*copies), annotations=hint)
 
@@ -125,4 +132,4 @@ class ExecutionMap:
             first = first * self.integer(elements)
             element, slot = first + lane_element, chunk * self.integer(elements) + lane_element
         limit = None if bound is None else self.integer(bound)
-        return Pack(first, element, slot, lane_element, limit, elements)
+        return Pack(chunk, first, element, slot, lane_element, limit, elements, self.hint_unroll)

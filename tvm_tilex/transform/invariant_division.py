@@ -51,10 +51,13 @@ class InvariantDivision:
     value: Any
 
 
-def invariant_division(value: Any, variables: tuple[Any, ...]) -> InvariantDivision | None:
+def invariant_division(
+    value: Any, variables: tuple[Any, ...], *, exact: bool = True
+) -> InvariantDivision | None:
     """Refine the FP32 divisions of ``value`` whose divisor depends on none of ``variables``.
 
-    None where there is none. A constant divisor is left to the device compiler.
+    None where there is none. A constant divisor is left to the device compiler. Where the quotient
+    need not be ``exact``, it is ``f * r``, off by at most 1.5 units in the last place.
     """
     divisors: list[Any] = []
     places: list[tuple[Any, Any]] = []
@@ -68,6 +71,8 @@ def invariant_division(value: Any, variables: tuple[Any, ...]) -> InvariantDivis
             divisors.append(division.b)
             places.append((_scalar(f"divisor{at}"), _scalar(f"reciprocal{at}")))
         divisor, reciprocal = (buffer[_zero()] for buffer in places[at])
+        if not exact:
+            return division.a * reciprocal
         return call(QUOTIENT, division.a, divisor, reciprocal, dtype=_FLOAT)
 
     found = structural_map(value, (tirx.Div, refined), order="post")

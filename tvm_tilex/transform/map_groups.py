@@ -42,7 +42,7 @@ from tvm_tilex.transform.common import is_stage, sequence, tilex_pass
 from tvm_tilex.transform.group_emitter import GroupEmitter
 from tvm_tilex.transform.map_programs import MapPrograms
 from tvm_tilex.transform.options import CompileOptions
-from tvm_tilex.transform.realization import Realization, realization_of
+from tvm_tilex.transform.realization import Realization, opt_in_bytes, realization_of
 
 __all__ = ["MapGroups"]
 
@@ -56,10 +56,6 @@ _ATOMS = {
         # The atom of half has a half accumulator, and a product's state is float32.
     ),
 }
-
-# Bytes of shared memory that a thread block may opt in to, by architecture (CUDA C++ Programming
-# Guide, technical specifications per compute capability).
-_OPT_IN = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448}
 
 
 @tilex_pass("MapGroups")
@@ -153,9 +149,8 @@ def _subject(func: PrimFunc, root: Any, wanted: Realization) -> GroupSubject | s
 
 def _limits(wanted: Realization, target: Any) -> TargetFacts:
     """The target's facts with the shared memory that a launch may ask for."""
-    arch = str(target.attrs.get("arch", "")) if target is not None else ""
-    granted = next((size for name, size in _OPT_IN.items() if arch.startswith(name)), 0)
-    more = max(wanted.target.shared_bytes, granted if wanted.kind == "cuda" else 0)
+    granted = opt_in_bytes(target) if wanted.kind == "cuda" else 0
+    more = max(wanted.target.shared_bytes, granted)
     return dataclasses.replace(wanted.target, shared_bytes=more)
 
 

@@ -36,7 +36,7 @@ stale plan is refused; proves that every element has one owner and one slot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.admission import admit
@@ -52,9 +52,10 @@ from tvm_tilex.analysis.structure import (
     RowProgram,
     nodes,
 )
+from tvm_tilex.analysis.widening import stored_type, stores_narrow
 from tvm_tilex.errors import MappingError
 from tvm_tilex.ir.ops import Combiner
-from tvm_tilex.ir.types import DTYPES
+from tvm_tilex.ir.types import DTYPES, dtype_of
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.planner import stale
 from tvm_tilex.tirx import attrs
@@ -65,6 +66,7 @@ from tvm_tilex.tirx.compat import (
     call,
     structural_map,
     tirx,
+    wait_copies,
 )
 from tvm_tilex.tirx.register import SUBGROUP
 from tvm_tilex.transform.common import (
@@ -84,6 +86,7 @@ from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
+from tvm_tilex.transform.stripe_storage import StripeStorage
 from tvm_tilex.transform.vector_access import VectorAccess
 
 __all__ = ["MapSubgroups"]
@@ -121,6 +124,7 @@ class MapSubgroups:
             vectors,
             unroll=wanted.options.reduction_unroll,
             hint_unroll=wanted.kind == "cuda",
+            narrow=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
         )
         mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
         if vectors.alignment:
@@ -142,8 +146,9 @@ class _Mapper:
     vectors: VectorAccess
     unroll: int
     refine: bool  # divide by a row's number through its reciprocal
+    narrow: bool  # every result is rounded to 16 bits
     exchange: Exchange
-    stripes: dict[Any, Any] = field(default_factory=dict)
+    stripes: StripeStorage
 
     @classmethod
     def of(
@@ -154,6 +159,7 @@ class _Mapper:
         *,
         unroll: int,
         hint_unroll: bool,
+        narrow: bool,
     ) -> _Mapper:
         """A mapper with its thread coordinates: q = thread // W, w = thread mod W.
 
@@ -171,24 +177,30 @@ class _Mapper:
         exchange = Exchange(plan, dtype, packed, rank, worker)
         if exchange.split:
             worker = rank * tirx.IntImm(dtype, plan.threads) + index
+        execution = ExecutionMap(plan, worker, dtype, hint_unroll, _elements_a_scalar(program))
+        domains = (node for node in nodes(program.body) if isinstance(node, Domain))
+        stripes = StripeStorage.of(plan, execution, index, domains, narrow=hint_unroll)
         return cls(
             program,
             plan,
             block,
             cluster,
             thread,
-            ExecutionMap(plan, worker, dtype, hint_unroll),
+            execution,
             packed,
             vectors,
             unroll,
             refine=hint_unroll,
+            narrow=narrow,
             exchange=exchange,
+            stripes=stripes,
         )
 
     def map(self) -> Any:
         """The launch of all threadgroups."""
         body = self._program(self._body())
-        scratch = [tirx.AllocBuffer(buffer) for buffer in self.exchange.buffers]
+        staged = [] if self.stripes.staged is None else [self.stripes.staged]
+        scratch = [tirx.AllocBuffer(buffer) for buffer in (*staged, *self.exchange.buffers)]
         whole = sequence(*scratch, self.exchange.begin(), body)
         body = launch(self.thread, self.plan.threads, whole)
         if self.exchange.split:
@@ -267,39 +279,25 @@ class _Mapper:
 
     def _allocate(self, node: Allocate) -> Any:
         """Keep replicated storage whole; shrink distributed storage to the worker's stripe."""
-        count = self._distributed.get(node.buffer)
-        if count is None:
-            return node.statement
-        stripe = tirx.decl_buffer(
-            (self._integer(self.execution.slots(count)),),
-            str(node.buffer.ty.dtype),
-            node.buffer.name,
-            scope="local",
-            layout=None,
-        )
-        self.stripes[node.buffer] = stripe
-        return tirx.AllocBuffer(stripe)
-
-    @property
-    def _distributed(self) -> dict[Any, int]:
-        return {
-            node.store.buffer: node.count
-            for node in nodes(self.program.body)
-            if isinstance(node, Domain) and node.store.buffer.scope() == "local"
-        }
+        if self.stripes.holds(node.buffer):
+            return self.stripes.allocate(node.buffer)
+        return node.statement
 
     def _own(self, expression: Any, pack: Pack) -> Any:
         """Read distributed storage in the worker's own slot (the audit proved the ownership)."""
 
         def stripe(load: Any) -> Any:
-            found = self.stripes.get(load.source)
-            return load if found is None else found[pack.slot]
+            return self.stripes.read(load, pack) if self.stripes.holds(load.source) else load
 
         return structural_map(expression, (TensorLoad, stripe), order="post")
 
     def _domain(self, domain: Domain) -> Any:
         variables = tuple(loop.loop_var for loop in domain.loops)
-        division = invariant_division(domain.store.value, variables) if self.refine else None
+        division = (
+            invariant_division(domain.store.value, variables, exact=not self.narrow)
+            if self.refine
+            else None
+        )
         if division is None:
             return self._elements(domain, domain.store.value)
         fast, slow = (self._elements(domain, v) for v in (division.value, domain.store.value))
@@ -311,17 +309,19 @@ class _Mapper:
         def element(pack: Pack) -> Any:
             at = _unflatten(domain, pack.element, self._integer)
             value = self._own(substitute(result, at), pack)
-            stripe = self.stripes.get(domain.store.buffer)
-            if stripe is not None:
-                return self.vectors.pack(pack, tirx.BufferStore(stripe, value, [pack.slot]))
+            buffer = domain.store.buffer
+            if self.stripes.holds(buffer):
+                return self.vectors.pack(pack, self.stripes.write(buffer, value, pack))
             indices = [substitute(index, at) for index in domain.store.indices]
-            store = tirx.BufferStore(domain.store.buffer, value, indices)
+            store = tirx.BufferStore(buffer, value, indices)
             if domain.condition is not None:
                 condition = self._own(substitute(domain.condition, at), pack)
                 store = tirx.IfThenElse(condition, store, None)
             return self.vectors.pack(pack, store)
 
         mapped = self.execution.visit(domain.count, element)
+        if self.vectors.copies_pending():
+            mapped = sequence(mapped, tirx.Evaluate(wait_copies()))
         stored_outside = domain.store.buffer.scope() == "global"
         if stored_outside and self._replays:
             active = self._slot() < self._count
@@ -373,6 +373,12 @@ def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:
 
 def _written(body: tuple[Node, ...]) -> frozenset[Any]:
     return frozenset(node.store.buffer for node in nodes(body) if isinstance(node, Domain))
+
+
+def _elements_a_scalar(program: RowProgram) -> int:
+    """How many elements of the narrowest stripe share 32 bits."""
+    domains = (node for node in nodes(program.body) if isinstance(node, Domain))
+    return max((4 // dtype_of(stored_type(domain.store)).bytes for domain in domains), default=1)
 
 
 def _nothing() -> Any:

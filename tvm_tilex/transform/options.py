@@ -38,6 +38,9 @@ class CompileOptions:
     reduction_blocks_per_program
         Exact number of threadgroups, a cluster, that share one program (CUDA of compute capability
         9.0 and later: 1, 2, 4 or 8).
+    reduction_stripe_storage
+        Where a worker keeps its part of a view that several consumers read: ``"register"``, or
+        ``"shared"`` memory that the launch asks for (CUDA); None lets the cost model choose.
     reduction_unroll
         Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
     group_threads
@@ -54,8 +57,9 @@ class CompileOptions:
     vector_access
         Whether consecutive elements that are proved contiguous and aligned move as vectors.
     shared_tile_materialization
-        PRESERVE, EXPENSIVE_ONLY or RECOMPUTE; None lets the target choose: LLVM EXPENSIVE_ONLY,
-        Metal and CUDA PRESERVE, or RECOMPUTE where no width keeps the row within the stripe bound.
+        PRESERVE, EXPENSIVE_ONLY, LOADED or RECOMPUTE; None lets the target choose: LLVM the one of
+        the first two that moves fewer bytes, Metal PRESERVE, CUDA PRESERVE or LOADED by cost, both
+        RECOMPUTE where no width keeps the row within the stripe bound.
     max_reduction_striped_scalars_per_worker
         Bound on the scalars of worker-private stripes.
     max_thread_candidates
@@ -75,6 +79,7 @@ class CompileOptions:
     reduction_programs_per_group: int = 0
     reduction_lane_elements: int = 0
     reduction_blocks_per_program: int = 0
+    reduction_stripe_storage: str | None = None
     reduction_unroll: int = 1
     group_threads: int = 0
     group_reductions: str | None = None
@@ -96,6 +101,7 @@ class CompileOptions:
         for name, words in (
             ("group_reductions", ("collective", "columns", "serial")),
             ("group_products", ("matrix", "fma", "scalar")),
+            ("reduction_stripe_storage", ("register", "shared")),
         ):
             _require(self, name, getattr(self, name) in (None, *words), f"None, {', '.join(words)}")
         threads = self.threads_per_group
@@ -120,6 +126,7 @@ class CompileOptions:
             or self.reduction_programs_per_group
             or self.reduction_lane_elements
             or self.reduction_blocks_per_program
+            or self.reduction_stripe_storage == "shared"
         )
 
     def to_json(self) -> str:

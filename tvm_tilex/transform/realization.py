@@ -12,7 +12,11 @@ from tvm_tilex.tirx.compat import PrimFunc, Target, structural_walk, tirx
 from tvm_tilex.transform.common import compute_capability
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["Realization", "has_clusters", "realization_of"]
+__all__ = ["Realization", "has_clusters", "opt_in_bytes", "realization_of"]
+
+# By architecture (CUDA C++ Programming Guide, technical specifications per compute capability).
+_OPT_IN = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448}
+_STAGED = {None: None, "register": False, "shared": True}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Realization:
             programs_per_group=options.reduction_programs_per_group,
             lane_elements=options.reduction_lane_elements,
             blocks_per_program=options.reduction_blocks_per_program,
+            staged=_STAGED[options.reduction_stripe_storage],
             max_striped_scalars=options.max_reduction_striped_scalars_per_worker,
             max_candidates=options.max_thread_candidates,
         )
@@ -99,7 +104,9 @@ def _target_facts(target: Any | None) -> TargetFacts:
     return TargetFacts(
         lane_elements=(1, 2, 4, 8) if cuda else (1,),
         reuses_stripes=cuda,
+        regular_groups=cuda,
         cluster_blocks=_cluster_blocks(target) if cuda else 1,
+        staging_bytes=opt_in_bytes(target) if cuda else 0,
         max_threads=threads,
         shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
         lanes=int(found.get("thread_warp_size", 1)),
@@ -114,6 +121,12 @@ def _cluster_blocks(target: Any) -> int:
 def has_clusters(target: Any) -> bool:
     """Whether several threadgroups of a target can share one program."""
     return _target_facts(target).cluster_blocks > 1
+
+
+def opt_in_bytes(target: Any) -> int:
+    """Bytes of shared memory that a CUDA launch may ask for, 0 where that is not known."""
+    arch = str(target.attrs.get("arch", "")) if target is not None else ""
+    return next((size for name, size in _OPT_IN.items() if arch.startswith(name)), 0)
 
 
 def _binds_subgroups(function: PrimFunc) -> bool:

@@ -29,6 +29,7 @@ from tvm_tilex.analysis.purity import mentions
 from tvm_tilex.tirx.compat import (
     Analyzer,
     TensorLoad,
+    copy_async,
     element_bytes,
     structural_equal,
     structural_map,
@@ -38,6 +39,9 @@ from tvm_tilex.transform.common import sequence, serial, substitute
 from tvm_tilex.transform.execution_map import Pack
 
 __all__ = ["VectorAccess"]
+
+_STAGED = "shared.dyn"
+_COPIED_BYTES = (4, 8, 16)  # of one asynchronous copy
 
 
 @dataclass
@@ -50,6 +54,7 @@ class VectorAccess:
     max_lanes: int
     max_bytes: int
     alignment: dict[str, int] = field(default_factory=dict)
+    pending: bool = False
 
     def pack(self, pack: Pack, statement: Any) -> Any:
         """The pack's elements of a store ``statement``, as vectors where that is proved."""
@@ -60,6 +65,8 @@ class VectorAccess:
             return pack.each(statement)
         if not isinstance(statement, tirx.BufferStore):
             return pack.each(statement)
+        if self._copies(pack, statement):
+            return sequence(*self._copy(pack, statement))
         loads = self._loads(pack, statement.value)
         before = [self._load(pack, load, buffer) for load, buffer in loads]
         value = _replace(statement.value, loads, pack.lane_element)
@@ -78,6 +85,45 @@ class VectorAccess:
         moved = [part for parts in before for part in parts]
         return sequence(*allocations, *moved, pack.each(statement), *after)
 
+    def _copies(self, pack: Pack, store: Any) -> bool:
+        """Whether the store moves elements of memory, as they are, into a worker's stripe."""
+        load, buffer = store.value, store.buffer
+        if buffer.scope() == "global" or not isinstance(load, TensorLoad):
+            return False
+        same = str(buffer.ty.dtype) == str(load.source.ty.dtype)
+        return same and self._contiguous(pack, load.source, load.indices)
+
+    def _copy(self, pack: Pack, store: Any) -> list[Any]:
+        load = store.value
+        width = pack.width * element_bytes(store.buffer)
+        if store.buffer.scope() == _STAGED and width in _COPIED_BYTES:
+            self._align(load.source, width)
+            self.pending = True
+            zero = tirx.IntImm(str(pack.element.ty.dtype), 0)
+            places = (
+                buffer[tuple(_at(index, pack, zero) for index in indices)]
+                for buffer, indices in (
+                    (store.buffer, store.indices),
+                    (load.source, load.indices),
+                )
+            )
+            return [tirx.Evaluate(copy_async(*places, width))]
+
+        def move(at: Any) -> Any:
+            indices = [_at(index, pack, at) for index in load.indices]
+            slots = [_at(slot, pack, at) for slot in store.indices]
+            return tirx.BufferStore(store.buffer, load.source[tuple(indices)], slots)
+
+        return self._move(pack, load.source, move)
+
+    def copies_pending(self) -> bool:
+        """Whether copies have been started since the last question, which must be waited for."""
+        pending, self.pending = self.pending, False
+        return pending
+
+    def _align(self, memory: Any, size: int) -> None:
+        self.alignment[memory.name] = max(size, self.alignment.get(memory.name, 1))
+
     def _loads(self, pack: Pack, value: Any) -> list[tuple[Any, Any]]:
         """Distinct unconditional loads of the pack, with a private buffer for each."""
         found: list[tuple[Any, Any]] = []
@@ -91,7 +137,11 @@ class VectorAccess:
         return found
 
     def _contiguous(self, pack: Pack, buffer: Any, indices: Any) -> bool:
-        if buffer.scope() != "global" or self._lanes(pack, buffer) == 1:
+        if self._lanes(pack, buffer) == 1:
+            return False
+        if buffer.scope() == _STAGED:
+            return True  # the worker's slots of a pack are consecutive
+        if buffer.scope() != "global":
             return False
         *outer, last = indices
         if any(mentions(index, pack.lane_element) for index in outer):
@@ -126,8 +176,8 @@ class VectorAccess:
 
     def _move(self, pack: Pack, memory: Any, move: Any) -> list[Any]:
         lanes = self._lanes(pack, memory)
-        size = lanes * element_bytes(memory)
-        self.alignment[memory.name] = max(size, self.alignment.get(memory.name, 1))
+        if memory.scope() == "global":
+            self._align(memory, lanes * element_bytes(memory))
         dtype = str(pack.element.ty.dtype)
         parts = []
         for part in range(pack.width // lanes):

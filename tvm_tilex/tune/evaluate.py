@@ -131,6 +131,7 @@ def plan_facts(artifact: Artifact) -> dict[str, Any]:
             "threads": plan.threads,
             "blocks": plan.blocks,
             "shared_bytes": plan.shared_bytes,
+            "staged_bytes": plan.staged_bytes,
             "stripe_scalars": plan.stripe_scalars,
             "barrier_sites": plan.barrier_sites,
             "collectives": list(plan.collectives),

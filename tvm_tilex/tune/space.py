@@ -118,7 +118,8 @@ _DEFAULT: tuple[tuple[str, tuple[Any, ...], Callable[[_Place], bool]], ...] = (
     ("reduction_lane_elements", (1, 2, 4), lambda at: at.gpu and not at.narrow),
     ("reduction_lane_elements", (1, 2, 4, 8), lambda at: at.gpu and at.narrow),
     ("reduction_blocks_per_program", (1, 2, 4, 8), lambda at: at.clusters),
-    ("shared_tile_materialization", ("preserve", "recompute"), lambda at: at.kind == "cuda"),
+    ("shared_tile_materialization", ("preserve", "loaded"), lambda at: at.kind == "cuda"),
+    ("reduction_stripe_storage", ("register", "shared"), lambda at: at.clusters),
     ("shared_tile_materialization", ("preserve", "expensive-only"), lambda at: at.kind == "llvm"),
     ("vector_access", (True, False), lambda at: at.kind == "llvm"),
 )

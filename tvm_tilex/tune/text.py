@@ -12,6 +12,7 @@ _SHORT = {
     "reduction_programs_per_group": "Q",
     "reduction_lane_elements": "V",
     "reduction_blocks_per_program": "C",
+    "reduction_stripe_storage": "stripes",
     "reduction_unroll": "unroll",
     "shared_tile_materialization": "tiles",
     "metal_subgroup_reductions": "subgroups",
