@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import tvm_tilex as tx
+from tvm_tilex.build.target import host_target
+from tvm_tilex.tirx.compat import has_scalef
 from tvm_tilex.tirx.elementary import FUNCTIONS, ULP
 
 NAMES = [op.split(".")[1] for op in FUNCTIONS.values()]
@@ -104,6 +106,27 @@ def test_bits_do_not_depend_on_the_lanes(name):
         found = applied(name, x, width).view(np.uint32)
         nan = np.isnan(scalar.view(np.float32)) & np.isnan(found.view(np.float32))
         np.testing.assert_array_equal(np.where(nan, 0, found), np.where(nan, 0, scalar))
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "tanh", "erf"])
+def test_scaling_at_once_gives_the_same_bits(name):
+    """As on a processor whose vectors scale by two products, subnormal results included."""
+    if not has_scalef(host_target()):
+        pytest.skip("this processor has no AVX-512")
+    x = np.concatenate([every_exponent(40), thresholds(), SPECIAL])
+    x = np.concatenate([x, np.ones(-x.size % 64, np.float32)]).reshape(-1, 64)
+    results = []
+    triple = str(host_target().attrs.get("mtriple", "")) or "x86_64-unknown-linux-gnu"
+    for target in ("llvm", {"kind": "llvm", "mtriple": triple, "mcpu": "x86-64-v3"}):
+        out = np.full_like(x, np.nan)
+        artifact = tx.compile(elementwise(name), x, out, target=target)
+        assert ("vscalefps" in artifact.source) == (target == "llvm")
+        artifact(x, out)
+        results.append(out)
+    np.testing.assert_array_equal(np.isnan(results[0]), np.isnan(results[1]))
+    numbers = ~np.isnan(results[0])
+    once, twice = (result[numbers].view(np.uint32) for result in results)
+    np.testing.assert_array_equal(once, twice)
 
 
 def test_bits_do_not_depend_on_the_expression_around():
