@@ -83,7 +83,7 @@ def busy_seconds():
     return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
-def undisturbed(measure, share, tries=60):
+def undisturbed(measure, share, tries=10):
     """``measure()``, again while other processes take more than ``share`` of a processor.
 
     Returns what was measured with the least disturbance, and that share.
