@@ -29,6 +29,7 @@ def _load(name: str, path: Path) -> None:
 _load("random_programs", TESTS / "ir" / "random_programs.py")
 _load("scalar_reference", TESTS / "ir" / "scalar_reference.py")
 _load("compiled_programs", TESTS / "lower" / "compiled_programs.py")
+_load("cuda_on_cpu", TESTS / "cuda_on_cpu.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-for _name in ("group_samples", "cuda_on_cpu"):
-    _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
-    assert _spec is not None and _spec.loader is not None
-    sys.modules[_name] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules[_name])
+_NAME = "group_samples"
+_SPEC = importlib.util.spec_from_file_location(_NAME, Path(__file__).with_name(f"{_NAME}.py"))
+assert _SPEC is not None and _SPEC.loader is not None
+sys.modules[_NAME] = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(sys.modules[_NAME])
 
 
 @pytest.fixture(autouse=True)

@@ -57,7 +57,8 @@ def test_default_dimensions_are_those_of_the_target_and_the_storage():
         for dtype in ("float32", "bfloat16")
     )
     assert wide["reduction_blocks_per_program"] == (1, 2, 4, 8)
-    assert wide["shared_tile_materialization"] == ("preserve", "recompute")
+    assert wide["shared_tile_materialization"] == ("preserve", "loaded")
+    assert wide["reduction_stripe_storage"] == ("register", "shared")
     assert 8 in narrow["reduction_lane_elements"] and 8 not in wide["reduction_lane_elements"]
     assert "reduction_blocks_per_program" not in values_of(default_space("cuda"))
     assert list(values_of(default_space("metal"))) == [

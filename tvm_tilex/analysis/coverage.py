@@ -10,6 +10,15 @@ the two parts that the mapper emits. Obligations, for each part::
 
 So every element has one owner, and an owner keeps its elements in distinct slots of a stripe of
 floor(N / (W*V)) * V + min(N mod (W*V), V) scalars.
+
+Stripes in shared memory stand one tile after the other, each in packs of V places for each of T
+threads. Obligation, for a tile of n packs a thread after ``base`` packs of the tiles before it::
+
+    (chunk, thread, v) -> ((base + chunk) * T + thread) * V + v
+        is a bijection of n * T * V places onto [base * T * V, (base + n) * T * V)
+
+So no place belongs to two tiles, nor to two threads, and none is outside the allocation: what a
+thread stores there needs no barrier before the same thread reads it.
 """
 
 from __future__ import annotations
@@ -33,7 +42,14 @@ from tvm_tilex.layout.verdict import Verdict, proven, unknown
 from tvm_tilex.layout.views import Distribution
 from tvm_tilex.plan.resources import stripe_length
 
-__all__ = ["distributions", "element_maps", "prove_coverage", "slot_maps"]
+__all__ = [
+    "distributions",
+    "element_maps",
+    "prove_coverage",
+    "prove_staging",
+    "slot_maps",
+    "staged_maps",
+]
 
 
 def element_maps(count: int, workers: int, lane_elements: int) -> Iterator[LayoutMap]:
@@ -56,6 +72,38 @@ def slot_maps(count: int, workers: int, lane_elements: int) -> Iterator[LayoutMa
     storage = IndexSet((Axis("worker", workers), Axis("slot", stripe)))
     for domain, _ in _parts(count, workers, lane_elements):
         yield index_map(domain, storage, lambda chunk, w, v: (w, chunk * lane_elements + v))
+
+
+def staged_maps(packs: tuple[int, ...], threads: int, lane_elements: int) -> Iterator[LayoutMap]:
+    """The place of each staged tile's elements, (chunk, thread, v) -> place, in order.
+
+    ``packs`` are the packs of V places that a thread has of each tile.
+    """
+    base = 0
+    for count in packs:
+        domain = IndexSet((Axis("chunk", count), Axis("thread", threads), Axis("v", lane_elements)))
+        size, first = count * threads * lane_elements, base * threads * lane_elements
+        yield index_map(
+            domain,
+            IndexSet((Axis("place", size, first),)),
+            lambda chunk, thread, v, first=first: (
+                (chunk * threads + thread) * lane_elements + v + first
+            ),
+        )
+        base += count
+
+
+@functools.lru_cache(maxsize=1024)
+def prove_staging(packs: tuple[int, ...], threads: int, lane_elements: int) -> None:
+    """Discharge the obligation for the staged tiles of a threadgroup; budget 0.
+
+    Raises
+    ------
+    ProofError
+        If a map is not PROVEN a bijection; UNKNOWN is refused as DISPROVEN is.
+    """
+    for places in staged_maps(packs, threads, lane_elements):
+        require_proven(places, BIJECTION, budget=0)
 
 
 @functools.lru_cache(maxsize=1024)

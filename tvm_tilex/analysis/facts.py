@@ -53,11 +53,14 @@ def program_facts(subject: Subject) -> ProgramFacts:
 
 
 def _vector_width(subject: Subject) -> int:
-    """Elements of a 16-byte vector of the narrowest storage, as far as every width allows."""
+    """Elements of a 16-byte vector of the narrowest storage, as far as every width allows.
+
+    At most 8, the most consecutive elements that a worker can own.
+    """
     widths = [r.update.extent for r in subject.reductions]
     widths += [domain.count for domain in subject.domains if domain.count > 1]
     storage = [element_bytes(b) for b in subject.uses if b.scope() == "global"]
-    fitting = 16 // min(storage, default=16)
+    fitting = min(8, 16 // min(storage, default=16))
     return math.gcd(fitting, *widths)
 
 

@@ -50,5 +50,5 @@ def view_stripes(subject: Subject) -> tuple[Stripe, ...]:
 
 def _stripe(subject: Subject, buffer: Any) -> Stripe:
     store = next(d.store for d in subject.domains if d.store.buffer.same_as(buffer))
-    elements, width = element_count(buffer) or 0, dtype_of(stored_type(store)).bytes
-    return Stripe(elements, width, viewed(store))
+    dtype = dtype_of(stored_type(store))
+    return Stripe(element_count(buffer) or 0, dtype.bytes, viewed(store), dtype.name)

@@ -1,8 +1,8 @@
 """Where 16-bit floats say how many bits matter: what a tile keeps, what a kernel stores.
 
-A tile of FP32 that is stored once, as the widened elements of a 16-bit float view, holds no more
-than those: widening is exact, so that each use may widen again. A kernel all of whose results are
-rounded to 16 bits needs no last bit of FP32 on the way.
+A tile of FP32 that is stored once, as widened 16-bit floats (a view's, or rounded ones), holds no
+more than those: widening is exact, so that each use may widen again. A kernel all of whose results
+are rounded to 16 bits needs no last bit of FP32 on the way.
 """
 
 from __future__ import annotations

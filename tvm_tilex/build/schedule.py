@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -32,6 +33,8 @@ __all__ = ["Schedule", "Variant", "lowered", "materializations", "schedule"]
 
 # Which tiles are kept, and whether views are.
 Materialization = tuple[SharedTileMaterialization, bool]
+# A materialization, its reference and its planned module.
+_Planned = tuple[SharedTileMaterialization, IRModule, IRModule]
 # Elements of a tile from which LOADED is considered: it won nowhere on narrower rows.
 _WIDE = 8192
 # Policies that price what is computed again, so that materializations compare.
@@ -208,14 +211,47 @@ def _realize(
     """Lower and realize, with the cheapest of the first materializations for which a plan fits."""
     ranks, reason = materializations(program, target.kind.name, options)
     for choices in ranks:
-        planned = [_planned(program, target, options, choice, dump) for choice in choices]
+        planned = _alternatives(program, target, options, choices, dump)
         fitting = [p for p in planned if attrs.PLAN_REFUSAL not in p[2][program.name].attrs]
         if fitting:
             planned = sorted(fitting, key=lambda p: _score(p[2][program.name]))
             break
     mode, module, scheduled = planned[0]
+    if dump is not None and len(choices) > 1:
+        scores = [f"{tiles.value} (score {_score(p[program.name]):g})" for tiles, _, p in planned]
+        dump.write("chosen", "shared_tile_materialization: " + ", not ".join(scores))
     scheduled = _passed(program, mapping(target), scheduled)
     return _variant(program, mode, reason, scheduled[program.name]), module, scheduled
+
+
+def _alternatives(
+    program: Program,
+    target: Any,
+    options: CompileOptions,
+    choices: tuple[Materialization, ...],
+    dump: StageDump | None,
+) -> list[_Planned]:
+    """What each choice is planned to; one whose requested map does not fit is left out.
+
+    Raises
+    ------
+    MappingError
+        If none fits: the first one's.
+    """
+    planned: list[_Planned] = []
+    refused: list[MappingError] = []
+    for choice in choices:
+        named = contextlib.nullcontext()
+        if dump is not None and len(choices) > 1:
+            named = dump.alternative(choice[0].value)
+        try:
+            with named:
+                planned.append(_planned(program, target, options, choice, dump))
+        except MappingError as error:
+            refused.append(error)
+    if not planned:
+        raise refused[0]
+    return planned
 
 
 def _planned(
@@ -224,8 +260,7 @@ def _planned(
     options: CompileOptions,
     choice: Materialization,
     dump: StageDump | None,
-) -> tuple[SharedTileMaterialization, IRModule, IRModule]:
-    """The materialization, the reference and the planned module."""
+) -> _Planned:
     mode, keep_views = choice
     module = lowered(program, replace(options, shared_tile_materialization=mode))
     if dump is not None:
@@ -242,9 +277,9 @@ def _passed(program: Program, passes: list[Any], module: IRModule) -> IRModule:
 
 
 def _score(function: PrimFunc) -> float:
-    """The score of a function's plan; 0 where there is none to compare."""
+    """The score of a function's plan; what has none comes after every other."""
     text = function.attrs.get(attrs.PLAN, None)
-    return 0.0 if text is None else GroupPlan.from_json(str(text)).score
+    return math.inf if text is None else GroupPlan.from_json(str(text)).score
 
 
 def _variant(
@@ -286,7 +321,8 @@ def materializations(
         SharedTileMaterialization[n] for n in ("PRESERVE", "LOADED", "RECOMPUTE")
     )
     kept: tuple[Materialization, ...] = ((preserve, keep),)
-    if keep and _wide(program) and options.cost_policy in _COMPARABLE:
+    staged = options.reduction_stripe_storage == "shared"
+    if keep and (staged or _wide(program)) and options.cost_policy in _COMPARABLE:
         kept = ((preserve, True), (loaded, True))
     if options.explicit_request:
         return (kept,), ""

@@ -185,10 +185,13 @@ def rejection(
 def _staging_problem(
     shape: MapShape, facts: ProgramFacts, target: TargetFacts, partials: int
 ) -> str | None:
+    if not target.staging_bytes:
+        return 'reduction_stripe_storage="shared": a launch on the target asks for no shared memory'
     if not facts.views:
         return "no stripe holds a view's own elements, which shared memory could keep"
-    if len({view.bytes for view in facts.views}) > 1:
-        return "views of different widths cannot share one allocation"
+    types = sorted({view.dtype for view in facts.views})
+    if len(types) > 1:
+        return f"views of {' and '.join(types)} cannot share one allocation of shared memory"
     workers = target.lanes * shape.subgroups * shape.blocks
     threads = target.lanes * shape.subgroups * shape.programs_per_group
     needed = partials + staged_bytes(facts, workers, shape.lane_elements, threads)

@@ -13,14 +13,16 @@ TYPICAL_PROGRAMS = 4096
 
 
 class Stripe(NamedTuple):
-    """Elements of a tile that workers divide among their private storage, and bytes of each.
+    """Elements of a tile that workers divide among their private storage.
 
-    ``view`` says that they are elements of a view as they stand in memory.
+    Each has ``bytes`` bytes of the type named ``dtype``; ``view`` says that they are elements of a
+    view as they stand in memory.
     """
 
     elements: int
     bytes: int = 4
     view: bool = False
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class ProgramFacts:
     ``reads`` and ``writes`` count global elements that a program loads and stores, ``bytes`` their
     bytes, of which ``cached_bytes`` are the same for every program.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
-    that divides every width and fits 16 bytes of the narrowest storage.
+    that divides every width and fits 16 bytes of the narrowest storage, at most 8.
     ``live_stripes`` are the stripes that hold a value at the same time, one entry for each set of
     them; ``views`` those that hold elements of a view; ``repartitions`` the element counts of the
     tiles that the source places anew, each also among ``domains`` and ``stripes``, which price its

@@ -43,11 +43,12 @@ class GroupPlan:
     S = ``reduction_subgroups_per_program`` SIMD groups of ``lanes`` serve a program, Q =
     ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
     belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program.
-    ``staged_bytes`` are shared bytes of the stripes of views that stand there, in the order of the
-    stripes. ``blocks`` counts all threadgroups of the launch. ``stripes`` are the private scalars
-    of each striped buffer, in order; ``repartitions`` the elements of each tile that the source
-    places anew. ``programs`` and ``blocks`` are the most where the count is known at launch,
-    ``least_programs`` the least.
+    ``staged_bytes`` are the shared bytes of a threadgroup that hold stripes of views, besides
+    ``shared_bytes``, which hold partials. ``blocks`` counts all threadgroups of the launch.
+    ``stripes`` are the private scalars of each striped buffer, in order, ``stripe_scalars`` those
+    of 32 bits that live at once and are not staged; ``repartitions`` the elements of each tile that
+    the source places anew. ``programs`` and ``blocks`` are the most where the count is known at
+    launch, ``least_programs`` the least.
     """
 
     programs: int
@@ -69,6 +70,7 @@ class GroupPlan:
     repartitions: tuple[int, ...] = ()
     blocks_per_program: int = 1
     staged_bytes: int = 0
+    least_programs: int | None = None
 
     @property
     def shape(self) -> MapShape:
@@ -80,8 +82,6 @@ class GroupPlan:
             self.blocks_per_program,
             self.staged_bytes > 0,
         )
-
-    least_programs: int | None = None
 
     @property
     def workers(self) -> int:

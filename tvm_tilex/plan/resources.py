@@ -16,6 +16,7 @@ __all__ = [
     "shared_bytes",
     "staged_bytes",
     "stripe_length",
+    "stripe_packs",
     "stripe_scalars",
 ]
 
@@ -45,6 +46,11 @@ def stripe_length(elements: int, workers: int, lane_elements: int) -> int:
     """The most elements one worker owns: floor(N/(W*V))*V + min(N mod (W*V), V)."""
     pack = workers * lane_elements
     return elements // pack * lane_elements + min(elements % pack, lane_elements)
+
+
+def stripe_packs(elements: int, workers: int, lane_elements: int) -> int:
+    """Packs of V slots that hold a worker's stripe, the last of them possibly partly used."""
+    return -(-elements // (workers * lane_elements))
 
 
 def stripe_scalars(
@@ -86,9 +92,15 @@ def shared_bytes(
 
 
 def staged_bytes(facts: ProgramFacts, workers: int, lane_elements: int, threads: int) -> int:
-    """Shared bytes of a group whose ``threads`` keep their stripes of views there."""
+    """Shared bytes of a group whose ``threads`` keep their stripes of views there.
+
+    A thread has room for whole packs of V elements, so that each of them is aligned.
+    """
     return sum(
-        stripe_length(stripe.elements, workers, lane_elements) * stripe.bytes * threads
+        stripe_packs(stripe.elements, workers, lane_elements)
+        * lane_elements
+        * stripe.bytes
+        * threads
         for stripe in facts.views
     )
 

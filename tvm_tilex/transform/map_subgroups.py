@@ -30,8 +30,8 @@ barrier, entered at the start and waited for before the first exchange, makes su
 started.
 
 Reads ``tilex.plan``; admits the function again and compares the plan with its facts, so that a
-stale plan is refused; proves that every element has one owner and one slot
-(:mod:`tvm_tilex.analysis.coverage`); moves it to the stage ``scheduled``.
+stale plan is refused; proves that every element has one owner and one slot, and every place of
+staged stripes one thread (:mod:`tvm_tilex.analysis.coverage`); moves it to the stage ``scheduled``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.admission import admit
-from tvm_tilex.analysis.coverage import prove_coverage
+from tvm_tilex.analysis.coverage import prove_coverage, prove_staging
 from tvm_tilex.analysis.structure import (
     Allocate,
     Domain,
@@ -126,6 +126,7 @@ class MapSubgroups:
             hint_unroll=wanted.kind == "cuda",
             narrow=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
         )
+        prove_staging(mapper.stripes.packs, plan.threads, plan.lane_elements)
         mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
         if vectors.alignment:
             mapped = mapped.with_attr(attrs.ALIGNMENT, vectors.alignment)
@@ -376,9 +377,10 @@ def _written(body: tuple[Node, ...]) -> frozenset[Any]:
 
 
 def _elements_a_scalar(program: RowProgram) -> int:
-    """How many elements of the narrowest stripe share 32 bits."""
+    """How many elements of the narrowest stripe or result share 32 bits."""
     domains = (node for node in nodes(program.body) if isinstance(node, Domain))
-    return max((4 // dtype_of(stored_type(domain.store)).bytes for domain in domains), default=1)
+    sizes = (dtype_of(stored_type(domain.store)).bytes for domain in domains)
+    return 4 // min(sizes, default=4) or 1
 
 
 def _nothing() -> Any:

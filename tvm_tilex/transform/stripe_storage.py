@@ -5,12 +5,13 @@ In registers, a stripe of its own::
     stripe = alloc_local(slots)          # slot = chunk * V + v
 
 or, for the elements of a view where the plan stages them, in memory that the threadgroup's launch
-asks for, of which each thread has the slots of its own::
+asks for, of which each thread has the places of its own::
 
-    staged[(base + chunk * T + thread) * V + v]
+    staged[((base + chunk) * T + thread) * V + v]     # base: packs of the tiles before this one
 
 A thread reads only what it has copied itself, so that staging needs no barrier, and its V elements
-are consecutive, so that neighbouring threads meet different banks.
+are consecutive, so that they move as one vector
+(proof: :func:`tvm_tilex.analysis.coverage.prove_staging`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from tvm_tilex.analysis.structure import Domain
 from tvm_tilex.analysis.widening import stored_type, viewed
 from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.plan.resources import stripe_packs
 from tvm_tilex.tirx.compat import call, tirx
 from tvm_tilex.tirx.register import WIDEN
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
@@ -33,8 +35,9 @@ __all__ = ["StripeStorage"]
 class StripeStorage:
     """Storage of the distributed tiles of one plan.
 
-    ``thread`` is the thread's index in its threadgroup; ``narrow`` keeps a widened view in the
-    view's own type.
+    ``thread`` is the thread's index in its threadgroup; ``narrow`` keeps widened 16-bit floats as
+    they were. ``staged`` is the allocation of what the plan stages, None where there is nothing;
+    ``packs`` are the packs that a thread has there of each tile, in order.
     """
 
     plan: GroupPlan
@@ -42,6 +45,7 @@ class StripeStorage:
     thread: Any
     narrow: bool
     staged: Any | None = None
+    packs: tuple[int, ...] = ()
     _private: dict[Any, Any] = field(default_factory=dict)
     _bases: dict[Any, int] = field(default_factory=dict)
     _types: dict[Any, str] = field(default_factory=dict)
@@ -58,27 +62,27 @@ class StripeStorage:
     ) -> StripeStorage:
         """Storage for the tiles that ``domains`` define."""
         storage = cls(plan, execution, thread, narrow)
-        base, held = 0, "float32"
+        held = ""
         for domain in domains:
             store = domain.store
             if store.buffer.scope() != "local":
                 continue
-            slots = execution.slots(domain.count)
             storage._types[store.buffer] = storage._type(store)
             if plan.staged_bytes and viewed(store):
-                storage._bases[store.buffer] = base
-                base += slots // plan.lane_elements + (slots % plan.lane_elements > 0)
+                storage._bases[store.buffer] = sum(storage.packs)
+                packs = stripe_packs(domain.count, plan.workers, plan.lane_elements)
+                storage.packs = (*storage.packs, packs)
                 held = storage._type(store)
                 continue
             storage._private[store.buffer] = tirx.decl_buffer(
-                (execution.integer(slots),),
+                (execution.integer(execution.slots(domain.count)),),
                 storage._type(store),
                 store.buffer.name,
                 scope="local",
                 layout=None,
             )
-        if base:
-            length = execution.integer(base * plan.threads * plan.lane_elements)
+        if storage.packs:
+            length = execution.integer(sum(storage.packs) * plan.threads * plan.lane_elements)
             storage.staged = tirx.decl_buffer(
                 (length,), held, "staged", scope="shared.dyn", layout=None
             )
@@ -103,7 +107,7 @@ class StripeStorage:
         return element if wide == str(storage.ty.dtype) else call(WIDEN, element, dtype=wide)
 
     def write(self, buffer: Any, value: Any, pack: Pack) -> Any:
-        """The store of the worker's own element."""
+        """The store of the worker's own element; of what it was widened from, if kept narrow."""
         storage, slot = self._place(buffer, pack)
         narrowed = str(value.ty.dtype) != str(storage.ty.dtype)
         return tirx.BufferStore(storage, value.value if narrowed else value, [slot])

@@ -3,7 +3,9 @@
 The kernel's body is compiled by g++ as it stands, with CUDA's names defined here; the inline
 assembly of ldmatrix, mma, cp.async becomes calls of functions that follow the PTX ISA. Threads run
 one after the other between synchronizations, so that a missing one may go unnoticed: races are the
-Metal simulator's to find.
+Metal simulator's to find. An asynchronous copy happens when its thread waits for it, so that a
+missing wait does not. Dynamic shared memory begins as NaN. The hardware's exponential is off by all
+that PTX allows.
 """
 
 import ctypes
@@ -38,9 +40,11 @@ struct nv_bfloat16 {
 typedef nv_bfloat16 __nv_bfloat16;
 struct nv_bfloat162 { nv_bfloat16 x, y; };
 typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar;
-struct uint4 { uint x, y, z, w; }; struct uint2 { uint x, y; };
+struct uint4 { uint x, y, z, w; }; struct int4 { int x, y, z, w; }; struct int2 { int x, y; };
+ struct uint2 { uint x, y; };
 struct float2 { float x, y; }; struct float4 { float x, y, z, w; };
-struct half2 { half x, y; };
+struct half2 { half x, y; }; struct half4 { half x, y, z, w; };
+struct nv_bfloat164 { nv_bfloat16 x, y, z, w; };
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -114,22 +118,40 @@ static void emu_mma(bool bf, float* c, const unsigned* a, const unsigned* b) {
   warp();
   memcpy(c, sum, 16);
 }
-static void tilex_copy_async_16(void* to, const void* from) { memcpy(to, from, 16); }
-static void tilex_copy_async_8(void* to, const void* from) { memcpy(to, from, 8); }
-static void tilex_copy_async_4(void* to, const void* from) { memcpy(to, from, 4); }
-static void tilex_wait_copies() {}
+struct Copy { void* to; const void* from; size_t size; };
+static std::vector<std::vector<Copy>> pending;
+static int misaligned, abandoned, outside;
+static void copy_async(void* to, const void* from, size_t size) {
+  misaligned += (uintptr_t)to % size || (uintptr_t)from % size;
+  pending[here].push_back({to, from, size});
+}
+static void tilex_copy_async_16(void* to, const void* from) { copy_async(to, from, 16); }
+static void tilex_copy_async_8(void* to, const void* from) { copy_async(to, from, 8); }
+static void tilex_copy_async_4(void* to, const void* from) { copy_async(to, from, 4); }
+static void tilex_wait_copies() {
+  for (auto& copy : pending[here]) memcpy(copy.to, copy.from, copy.size);
+  pending[here].clear();
+}
+static uint16_t __half_as_ushort(half h) { uint16_t bits; memcpy(&bits, &h, 2); return bits; }
+static uint16_t __bfloat16_as_ushort(nv_bfloat16 b) { return b.bits; }
+static float emu_ex2(float x) {
+  if (std::fabs(x) < 0x1p-126f) return 1;
+  float exact = (float)(std::exp2((double)x) * (1 - 0x1p-22));
+  return exact < 0x1p-126f ? 0 : exact;
+}
 alignas(64) static unsigned char dynamic_arena[262144];
 """
 
 EPILOGUE = r"""
 static void** given;
 static void body() { KERNEL_CALL; done[here] = 1; swapcontext(&fibers[here], &home); }
-extern "C" void launch(int grid, int threads, void** arguments) {
-  given = arguments; THREADS = threads;
+extern "C" void launch(int grid, int threads, int dynamic_bytes, void** arguments, int* faults) {
+  given = arguments; THREADS = threads; pending.resize(threads);
   fibers.resize(threads); done.resize(threads);
   std::vector<std::vector<char>> stacks(threads, std::vector<char>(1 << 17));
   for (int block = 0; block < grid; ++block) {
     blockIdx.x = block; arrived = 0;
+    memset(dynamic_arena, 0xff, sizeof dynamic_arena);
     warp_arrived.assign((threads + 31) / 32, 0); warp_generation.assign((threads + 31) / 32, 0);
     for (int t = 0; t < threads; ++t) {
       done[t] = 0; getcontext(&fibers[t]);
@@ -145,7 +167,11 @@ extern "C" void launch(int grid, int threads, void** arguments) {
           left += !done[t];
         }
     }
+    for (auto& copies : pending) abandoned += copies.size(), copies.clear();
+    for (size_t at = dynamic_bytes; at < sizeof dynamic_arena; ++at)
+      outside += dynamic_arena[at] != 0xff;
   }
+  faults[0] = misaligned; faults[1] = abandoned; faults[2] = outside;
 }
 """
 
@@ -161,6 +187,27 @@ _MMA = re.compile(
     r':\s*"r"\(\(\(unsigned \*\)\((?P<a>[^"]*?)\)\)\[0\]\).*?'
     r'"r"\(\(\(unsigned \*\)\((?P<b>(?!(?P=a)\)\))[^"]*?)\)\)\[0\]\).*?\);',
     re.DOTALL,
+)
+
+# Device functions that are run as emitted, but for their one instruction.
+_EMITTED = re.compile(
+    r"__device__ __forceinline__ float (?:tilex_exp_approximate|tilex_widen_\w+)\(.*?\n}\n",
+    re.DOTALL,
+)
+_INSTRUCTIONS = (
+    (
+        r'asm\("ex2\.approx\.ftz\.f32 %0, %1;" : "=f"\((\w+)\) : "f"\((\w+)\)\);',
+        r"\1 = emu_ex2(\2);",
+    ),
+    (
+        r'asm volatile\("cvt\.f32\.f16 %0, %1;" : "=f"\((\w+)\) : "h"\((.*?)\)\);',
+        r"\1 = widen(\2, false);",
+    ),
+    (
+        r'asm volatile\("{ \.reg \.b16 low; mov\.b16 low, 0; mov\.b32 %0, {low, %1}; }"\s*'
+        r': "=f"\((\w+)\) : "h"\((.*?)\)\);',
+        r"\1 = widen(\2, true);",
+    ),
 )
 
 
@@ -192,12 +239,16 @@ def _translated(source, parameters):
         kernel,
     )
     kernel = kernel.replace("__shared__ alignas(64)", "alignas(64) static")
+    functions = "".join(found[0] for found in _EMITTED.finditer(source))
+    for instruction, call in _INSTRUCTIONS:
+        functions = re.sub(instruction, call, functions)
+    assert "asm" not in functions, functions
     name = re.search(r"__launch_bounds__\(\d+\) (\w+)\(", kernel)[1]
     head = kernel[: kernel.index("{")]
     types = re.findall(r"(\w+)\* __restrict__ \w+", head)
     call = ", ".join(f"({kind}*)given[{i}]" for i, kind in enumerate(types))
     assert len(types) == parameters
-    return PRELUDE + kernel + EPILOGUE.replace("KERNEL_CALL", f"{name}({call})")
+    return PRELUDE + functions + kernel + EPILOGUE.replace("KERNEL_CALL", f"{name}({call})")
 
 
 def run(artifact, arrays, folder):
@@ -214,5 +265,13 @@ def run(artifact, arrays, folder):
     pointers = [arrays[names.index(name)].ctypes.data for name in launch.buffers]
     assert all(array.flags.c_contiguous for array in arrays)
     loaded = ctypes.CDLL(str(library))
-    loaded.launch(launch.grid[0], launch.group[0], (ctypes.c_void_p * len(pointers))(*pointers))
+    faults = (ctypes.c_int * 3)()
+    loaded.launch(
+        launch.grid[0],
+        launch.group[0],
+        launch.dynamic_shared_bytes,
+        (ctypes.c_void_p * len(pointers))(*pointers),
+        faults,
+    )
+    assert list(faults) == [0, 0, 0], "copies misaligned or not waited for, or bytes outside"
     return np.asarray(arrays[-1])
