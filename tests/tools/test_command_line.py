@@ -245,3 +245,24 @@ def test_as_a_program(program):
     assert right.code == 0 and "right" in right.out
     wrong = program("run", "row_summ", "--shape", "2x40")
     assert wrong.code == 2 and len(wrong.err.strip().splitlines()) == 1
+
+
+# Stripes
+
+
+def test_explain_tells_where_stripes_stand(tilex):
+    words = ("explain", "softmax", "--shape", "64x32000", "--dtype", "bfloat16", "--target", "h200")
+    result = tilex(*words)
+    table = result.out.partition("== candidates ==\n")[2].partition("\n\n")[0].splitlines()
+    assert table[0].split() == ["S", "Q", "V", "C", "threads", "stripes", "score"]
+    assert {line.split()[5] for line in table[1:]} == {"register", "shared"}
+    assert len([line for line in table if line.endswith("<- chosen")]) == 1
+    ends = {line.index(word) + len(word) for line in table[1:] for word in line.split()[5:6]}
+    assert ends == {table[0].index("stripes") + len("stripes")}  # one column, right-aligned
+    asked = tilex(*words, "--stripe-storage", "shared")
+    (staged,) = [line for line in asked.out.splitlines() if line.endswith("<- chosen")]
+    assert staged.split()[5] == "shared" and "for stripes, " in asked.out
+    narrow = tilex("explain", "softmax", "--shape", "64x256", "--target", "h200")
+    assert "stripes" not in narrow.out.partition("== candidates ==\n")[2].splitlines()[0]
+    wrong = tilex(*words, "--stripe-storage", "texture")
+    assert wrong.code == 2 and "'register', 'shared'" in wrong.err

@@ -11,7 +11,7 @@ from typing import Any
 import tvm_ffi
 
 from tvm_tilex import errors
-from tvm_tilex.tirx import compat
+from tvm_tilex.tirx import compat, cuda_functions
 from tvm_tilex.tirx.compat import tirx
 from tvm_tilex.tirx.elementary import FUNCTIONS, SCALEF, register_elementary
 
@@ -59,6 +59,7 @@ WARP_EXTREMUM = {"maximum": "tilex.warp_maximum", "minimum": "tilex.warp_minimum
 CLUSTER_ARRIVE = "tilex.cluster_arrive"
 CLUSTER_WAIT = "tilex.cluster_wait"
 CLUSTER_PUBLISH = "tilex.cluster_publish"
+_CLUSTER = (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH)
 # Asks for a cache line: address, 0 to read or 1 to write, level (3 is the nearest), 1 for data.
 PREFETCH = "tilex.prefetch"
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
@@ -101,8 +102,10 @@ def register() -> None:
     compat.register_intrin_lowering(QUOTIENT, target="default", f=_quotient, level=99)
     compat.register_op(EXP_APPROXIMATE, "fast exp", effect=compat.PURE, vectorizable=False)
     compat.register_op(WIDEN, "widening", effect=compat.PURE, vectorizable=False)
-    compat.register_intrin_lowering(EXP_APPROXIMATE, target="cuda", f=_cuda_exp, level=99)
-    compat.register_intrin_lowering(WIDEN, target="cuda", f=_cuda_widening, level=99)
+    compat.register_intrin_lowering(
+        EXP_APPROXIMATE, target="cuda", f=cuda_functions.exponential, level=99
+    )
+    compat.register_intrin_lowering(WIDEN, target="cuda", f=cuda_functions.widening, level=99)
     for target, keep in (("default", _keep), ("llvm", _llvm_keep)):
         for op in (MAXIMUM, MAXIMUM_PROPAGATE):
             rule = _propagating(tirx.GT, keep)
@@ -112,9 +115,11 @@ def register() -> None:
             compat.register_intrin_lowering(op, target=target, f=rule, level=99)
         rule = _rounding(keep)
         compat.register_intrin_lowering(ROUND_BFLOAT16, target=target, f=rule, level=99)
-    compat.register_intrin_lowering(ROUND_BFLOAT16, target="cuda", f=_cuda_rounding, level=99)
+    rule = cuda_functions.rounding(_rounding(_keep))
+    compat.register_intrin_lowering(ROUND_BFLOAT16, target="cuda", f=rule, level=99)
     for op, instruction in _CUDA_EXTREMA.items():
-        rule = _cuda_extremum(instruction)
+        wins = tirx.GT if instruction == "max" else tirx.LT
+        rule = cuda_functions.extremum(instruction, _propagating(wins, _keep))
         compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
     compat.register_intrin_lowering(MAXIMUM, target="metal", f=_plain(tirx.max), level=99)
     compat.register_intrin_lowering(MINIMUM, target="metal", f=_plain(tirx.min), level=99)
@@ -133,10 +138,12 @@ def register() -> None:
         compat.register_intrin_lowering(op, target="metal", f=_metal_collective(combiner), level=99)
     for combiner, op in WARP_EXTREMUM.items():
         compat.register_op(op, "warp-wide extremum", effect=compat.OPAQUE, vectorizable=False)
-        compat.register_intrin_lowering(op, target="cuda", f=_warp_extremum(combiner), level=99)
-    for op in (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH):
+        rule = cuda_functions.warp_extremum(combiner)
+        compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
+    for op in _CLUSTER:
         compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
-        compat.register_intrin_lowering(op, target="cuda", f=_cluster(op), level=99)
+        rule = cuda_functions.cluster(op.replace(".", "_"))
+        compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
     register_elementary()
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
@@ -162,7 +169,7 @@ def _script_namespace() -> types.SimpleNamespace:
         WRAP_INT32,
         *_COMPARISONS,
         *SUBGROUP.values(),
-        *_CLUSTER_SOURCE,
+        *_CLUSTER,
         *FUNCTIONS.values(),
         *SCALEF.values(),
         PREFETCH,
@@ -192,31 +199,6 @@ _CUDA_EXTREMA = {
     MINIMUM: "min",
     MINIMUM_PROPAGATE: "min",
 }
-
-
-def _cuda_extremum(instruction: str) -> Callable[[Any], Any]:
-    """One instruction of PTX (``max.NaN.f32``, sm_80 and later) instead of three."""
-    select = _propagating(tirx.GT if instruction == "max" else tirx.LT, _keep)
-    function = f"tilex_{instruction}imum"
-    sign = ">" if instruction == "max" else "<"
-    source = f"""
-__device__ __forceinline__ float {function}(float a, float b) {{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  float c;
-  asm("{instruction}.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-#else
-  return a == a ? (a {sign} b ? a : b) : a;
-#endif
-}}
-"""
-
-    def lower(call: Any) -> Any:
-        if str(call.ty.dtype) != "float32":
-            return select(call)
-        return compat.cuda_function(function, *call.args, source=source, dtype="float32")
-
-    return lower
 
 
 def _keep(value: Any) -> Any:
@@ -250,41 +232,14 @@ def _unequal(call: Any) -> Any:
     return tirx.Not(tirx.EQ(*call.args))
 
 
-# The barrier orders threadgroup memory too: the compiler must keep accesses on their side of it.
-_CLUSTER_SOURCE = {
-    CLUSTER_ARRIVE: """
-__device__ __forceinline__ void tilex_cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-""",
-    CLUSTER_WAIT: """
-__device__ __forceinline__ void tilex_cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-""",
-    CLUSTER_PUBLISH: """
-__device__ __forceinline__ void tilex_cluster_publish(float* place, int block, float value) {
-  unsigned int local = static_cast<unsigned int>(__cvta_generic_to_shared(place)), remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(block));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
-}
-""",
-}
-
-
 # Result types that are not the first argument's.
 _FIXED = {
     WRAP_INT32: "int32",
     PREFETCH: "void",
     WIDEN: "float32",
     **dict.fromkeys(_COMPARISONS, "bool"),
-    **dict.fromkeys(_CLUSTER_SOURCE, "void"),
+    **dict.fromkeys(_CLUSTER, "void"),
 }
-
-
-def _cluster(op: str) -> Callable[[Any], Any]:
-    function, source = op.replace(".", "_"), _CLUSTER_SOURCE[op]
-    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="void")
 
 
 def _metal_collective(combiner: str) -> Callable[[Any], Any]:
@@ -311,89 +266,6 @@ def _rounding(keep: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return tirx.Let(x, keep(value), tirx.Let(bits, tirx.reinterpret(words, x), near))
 
     return lower
-
-
-def _warp_extremum(combiner: str) -> Callable[[Any], Any]:
-    """``redux.sync`` on integers that are ordered as the floats are: a NaN is beyond them all.
-
-    Flipping the other bits of a negative number orders floats as signed integers, and undoes
-    itself; -0 comes before +0, as IEEE 754-2019 ``maximum`` and ``minimum`` want it.
-    """
-    function = f"tilex_warp_{combiner}"
-    reduce = {"maximum": "__reduce_max_sync", "minimum": "__reduce_min_sync"}[combiner]
-    nan = {"maximum": "0x7FFFFFFF", "minimum": "0xFFFFFFFF"}[combiner]
-    source = f"""
-__device__ __forceinline__ float {function}(float a) {{
-  int key = a == a ? __float_as_int(a) : static_cast<int>({nan}u);
-  key ^= (key >> 31) & 0x7FFFFFFF;
-  key = {reduce}(0xFFFFFFFFu, key);
-  key ^= (key >> 31) & 0x7FFFFFFF;
-  return __int_as_float(key);
-}}
-"""
-    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="float32")
-
-
-_CUDA_ROUNDING = """
-__device__ __forceinline__ float tilex_round_bfloat16(float a) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  unsigned short upper;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(upper) : "f"(a));
-  return __uint_as_float(static_cast<unsigned int>(upper) << 16);
-#else
-  unsigned int bits = __float_as_uint(a);
-  unsigned int cut = (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
-  return a == a ? __uint_as_float(cut) : __uint_as_float(0x7FC00000u);
-#endif
-}
-"""
-
-
-def _cuda_rounding(call: Any) -> Any:
-    """One conversion (``cvt.rn.bf16.f32``, sm_80 and later) instead of six integer operations."""
-    if call.ty.dtype.lanes != 1:
-        return _rounding(_keep)(call)
-    function = "tilex_round_bfloat16"
-    return compat.cuda_function(function, *call.args, source=_CUDA_ROUNDING, dtype="float32")
-
-
-_CUDA_EXP = """
-__device__ __forceinline__ float tilex_exp_approximate(float a) {
-  float power = a * 1.44269504f, result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(power));
-  return result;
-}
-"""
-# Volatile: neither moved to, nor shared with, another use.
-_CUDA_WIDENING = {
-    "bfloat16": """
-__device__ __forceinline__ float tilex_widen_bfloat16(nv_bfloat16 a) {
-  float wide;
-  asm volatile("{ .reg .b16 low; mov.b16 low, 0; mov.b32 %0, {low, %1}; }"
-               : "=f"(wide) : "h"(__bfloat16_as_ushort(a)));
-  return wide;
-}
-""",
-    "float16": """
-__device__ __forceinline__ float tilex_widen_float16(half a) {
-  float wide;
-  asm volatile("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(__half_as_ushort(a)));
-  return wide;
-}
-""",
-}
-
-
-def _cuda_exp(call: Any) -> Any:
-    function = "tilex_exp_approximate"
-    return compat.cuda_function(function, *call.args, source=_CUDA_EXP, dtype="float32")
-
-
-def _cuda_widening(call: Any) -> Any:
-    narrow = str(call.args[0].ty.dtype)
-    source = _CUDA_WIDENING[narrow]
-    function = f"tilex_widen_{narrow}"
-    return compat.cuda_function(function, *call.args, source=source, dtype="float32")
 
 
 def _wrap(call: Any) -> Any:
