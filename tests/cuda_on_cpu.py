@@ -216,7 +216,7 @@ def available():
     return shutil.which("g++") is not None
 
 
-def _translated(source, parameters):
+def _translated(source, parameters, scalars):
     kernel = source[source.rindex('extern "C" __global__') :]
     kernel = _LDMATRIX.sub(
         lambda m: (
@@ -246,16 +246,17 @@ def _translated(source, parameters):
     name = re.search(r"__launch_bounds__\(\d+\) (\w+)\(", kernel)[1]
     head = kernel[: kernel.index("{")]
     types = re.findall(r"(\w+)\* __restrict__ \w+", head)
-    call = ", ".join(f"({kind}*)given[{i}]" for i, kind in enumerate(types))
     assert len(types) == parameters
+    values = [f"({kind}*)given[{i}]" for i, kind in enumerate(types)]
+    call = ", ".join([*values, *map(str, scalars)])
     return PRELUDE + functions + kernel + EPILOGUE.replace("KERNEL_CALL", f"{name}({call})")
 
 
-def run(artifact, arrays, folder):
-    """Launch the artifact's only kernel on NumPy arrays, in place."""
-    (launch,) = artifact.device.launches
+def run(artifact, arrays, folder, **dimensions):
+    """Launch the artifact's only kernel on NumPy arrays, in place; at these dynamic extents."""
+    (launch,) = artifact.device.launches_at(dimensions)
     source, library = folder / "kernel.cpp", folder / "kernel.so"
-    source.write_text(_translated(artifact.source, len(launch.buffers)))
+    source.write_text(_translated(artifact.source, len(launch.buffers), launch.scalars))
     command = ["g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC"]
     done = subprocess.run(
         [*command, "-o", str(library), str(source)], capture_output=True, text=True

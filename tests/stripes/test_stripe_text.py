@@ -11,6 +11,7 @@ import tvm_tilex as tx
 from tvm_tilex import kernels
 from tvm_tilex.analysis.admission import admit
 from tvm_tilex.build.pipeline import before_planning
+from tvm_tilex.runtime.arguments import Argument
 from tvm_tilex.tirx.compat import tvm
 
 SHARED = {"threads_per_group": 64, "reduction_stripe_storage": "shared"}
@@ -46,6 +47,41 @@ def test_a_pack_is_copied_by_one_instruction_of_its_width(dtype, elements):
     assert artifact.alignment.get("input") == vector
     assert "__syncthreads" in kernel_of(artifact)  # of the reductions alone:
     assert kernel_of(artifact).count("__syncthreads") == artifact.plan.barrier_sites
+
+
+def test_the_copies_of_two_views_overlap():
+    artifact = compiled(
+        "residual_layernorm", 3, 1024, "float16", reduction_lane_elements=8, **SHARED
+    )
+    text = kernel_of(artifact)
+    starts = [found.start() for found in re.finditer(r"tilex_copy_async_16\(", text)]
+    (waits,) = (found.start() for found in re.finditer(r"tilex_wait_copies\(\);", text))
+    read = text.index("tilex_widen_float16(")
+    assert len(starts) == 2 and max(starts) < waits < read
+
+
+def test_a_label_is_loaded_while_copies_are_on_their_way():
+    artifact = compiled("cross_entropy", 3, 1024, "float16", reduction_lane_elements=8, **SHARED)
+    text = kernel_of(artifact)
+    places = [text.index(word) for word in ("copy_async", "labels_ptr[", "tilex_wait_copies")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("offset", [0, 8, 2])
+def test_a_base_that_is_not_aligned_gets_scalar_accesses(offset):
+    """Copies of 16 bytes begin at multiples of 16, which an argument's address may not be."""
+    artifact = compiled("softmax", 3, 1024, "bfloat16", reduction_lane_elements=8, **SHARED)
+    assert artifact.alignment == {"input": 16, "output": 16}
+    shape, strides = (3, 1024), (1024, 1)
+    addresses = (2**20 + offset, 2**30)
+    arguments = [
+        Argument(shape, "bfloat16", strides, ("cuda", 0), address, 2, True, None)
+        for address in addresses
+    ]
+    chosen = artifact.variant(arguments)
+    assert (chosen is artifact) == (offset == 0)
+    assert ("copy_async" in chosen.source) == (offset == 0)
+    assert chosen.plan.staged_bytes == artifact.plan.staged_bytes
 
 
 def test_the_last_pack_that_is_partly_owned_is_copied_by_element():

@@ -3,9 +3,10 @@
 import cuda_on_cpu
 import numpy as np
 import pytest
-from stripe_runs import NUMPY, compiled, keeps, kernel_of, launched, private
+from stripe_runs import NUMPY, VIEW, compiled, keeps, kernel_of, launched, private
 
 import tvm_tilex as tx
+from tvm_tilex import kernels
 
 pytestmark = pytest.mark.skipif(not cuda_on_cpu.available(), reason="no g++")
 
@@ -46,6 +47,7 @@ CASES = {
     "computed again": ("softmax", "float32", 3, 2048, 128, 1, 4, LOADED),
     "two views": ("residual_layernorm", "float16", 3, 4095, 256, 1, 8, LOADED),
     "two views packed": ("residual_layernorm", "float32", 3, 260, 128, 2, 4, LOADED),
+    "a label read early": ("cross_entropy", "float16", 3, 512, 64, 1, 8, {}),
     "a weight beside": ("layernorm", "bfloat16", 3, 520, 64, 1, 8, {}),
 }
 
@@ -111,6 +113,50 @@ def test_a_copy_that_is_not_waited_for_is_noticed(tmp_path):
     x = np.ones((2, 512), np.float32)
     with pytest.raises(AssertionError, match="not waited for"):
         cuda_on_cpu.run(Without, [x, np.empty_like(x)], tmp_path)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_any_number_of_rows(rows, tmp_path):
+    """The last threadgroup of two programs replays the last row."""
+    entry = kernels.catalog()["softmax"]
+    options = {
+        "threads_per_group": 128,
+        "reduction_programs_per_group": 2,
+        "reduction_lane_elements": 8,
+        "reduction_stripe_storage": "shared",
+    }
+    artifact = compiled("softmax", tx.dynamic("P"), 640, "bfloat16", **options)
+    arguments = entry.arguments(rows, 640, "bfloat16")
+    cuda_on_cpu.run(artifact, arguments, tmp_path, P=rows)
+    assert all(comparison.within for comparison in entry.check(arguments))
+
+
+@tx.tile_kernel
+def doubled(x: VIEW[tx.float32, 2, tx.InOut], out: VIEW[tx.float32, 2, tx.Out]):
+    """A row that is stored and read again, by two consumers."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        origin = tx.coord(nest.index(), 0)
+        x(origin, tx.shape(one, columns)).store(x[origin, tx.shape(one, columns)] * 2.0)
+        again = x[origin, tx.shape(one, columns)]
+        peak = tx.reduce(again, columns, tx.maximum)
+        out(origin, tx.shape(one, columns)).store(again - peak)
+
+
+def test_what_the_kernel_stores_itself_is_not_copied_asynchronously(tmp_path):
+    """PTX does not order such a copy after the thread's own store."""
+    options = tx.CompileOptions(
+        threads_per_group=64, reduction_lane_elements=4, reduction_stripe_storage="shared"
+    )
+    x = np.random.default_rng(2).standard_normal((3, 512)).astype("f")
+    given, out = x.copy(), np.empty_like(x)
+    artifact = tx.compile(doubled, x.shape, x.shape, target="cuda", options=options)
+    assert artifact.plan.staged_bytes == 2 * 512 * 4  # as it was, and as it is
+    assert "copy_async" not in artifact.source and "float4" in kernel_of(artifact)
+    cuda_on_cpu.run(artifact, [given, out], tmp_path)
+    assert np.array_equal(given, 2 * x)
+    assert np.array_equal(out, 2 * x - (2 * x).max(axis=1, keepdims=True))
 
 
 def test_a_narrow_stripe_holds_the_view_s_own_type():

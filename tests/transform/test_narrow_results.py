@@ -110,6 +110,30 @@ def test_an_ordered_reduction_keeps_every_exponential_and_quotient():
     assert not fast(artifact.source) and "expf(" in artifact.source
 
 
+@tx.tile_kernel
+def partly_ordered(x: VIEW[tx.floating, 2], out: VIEW[tx.floating, 2, tx.Out]):
+    """A sum in an order beside a maximum in any."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        origin = tx.coord(nest.index(), 0)
+        row = tx.exp(tx.cast(x[origin, tx.shape(one, columns)], tx.float32))
+        peak = tx.reduce(row, columns, tx.maximum)
+        total = tx.reduce(row, columns, tx.add, policy=tx.ReductionPolicy.fold_left)
+        out(origin, tx.shape(one, columns)).store(tx.cast((row - peak) / total, out.dtype))
+
+
+def test_an_ordered_reduction_in_a_mapped_kernel_does_too():
+    options = tx.CompileOptions(shared_tile_materialization="recompute", threads_per_group=64)
+    specs = tx.spec((8, 512), "bfloat16"), tx.spec((8, 512), "bfloat16")
+    artifact = tx.compile(partly_ordered, *specs, target="cuda", options=options)
+    assert artifact.plan is not None and artifact.requires_precise_math
+    kernel = artifact.source[artifact.source.rindex("__global__") :]
+    assert "expf(" in kernel and "reciprocal0_ptr" in kernel
+    assert not fast(kernel) and not re.search(r"\) \* reciprocal0_ptr\[0\]\)\)", kernel)
+    assert "fma" in kernel
+
+
 def test_metal_keeps_its_own():
     entry = kernels.catalog()["softmax"]
     artifact = tx.compile(entry.kernel, *entry.specs(8, 512, "float16"), target="metal")

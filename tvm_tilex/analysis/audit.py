@@ -2,7 +2,7 @@
 
 Obligation, for every nonscalar local buffer T that an element domain stores::
 
-    one allocation, compact storage, no escape, stored by element domains only, and for every
+    one allocation, compact storage, no escape, stored whole by one element domain, and for every
     observed load and store in its enclosing domain:  flatten(indices) == owner coordinate
 
 where the owner coordinate is the linear element of the enclosing domain or reduction. Then each
@@ -59,6 +59,8 @@ def _storage_problem(subject: Subject, buffer: Any) -> str | None:
     defining = [d for d in subject.domains if d.store.buffer.same_as(buffer)]
     if len(defining) != 1 or len(uses.stores) != 1:
         return f"{buffer.name} has {len(uses.stores)} defining stores"
+    if defining[0].condition is not None:
+        return f"{buffer.name} is stored conditionally"
     if defining[0].count != element_count(buffer):
         return f"{buffer.name} is not stored whole"
     if not uses.loads:

@@ -117,14 +117,15 @@ class MapSubgroups:
             covered = prove_coverage(count, plan.workers, plan.lane_elements)
             if not covered.proven:
                 raise MappingError(f"{func.attrs['global_symbol']}: {covered.reason}")
-        vectors = VectorAccess(**wanted.vectors)
+        written = _written(admission.program.body)
+        vectors = VectorAccess(**wanted.vectors, written=written)
         mapper = _Mapper.of(
             admission.program,
             plan,
             vectors,
             unroll=wanted.options.reduction_unroll,
-            hint_unroll=wanted.kind == "cuda",
-            narrow=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
+            cuda=wanted.kind == "cuda",
+            narrow_results=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
         )
         prove_staging(mapper.stripes.packs, plan.threads, plan.lane_elements)
         mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
@@ -146,8 +147,8 @@ class _Mapper:
     packed: Any  # q, the packed program coordinate
     vectors: VectorAccess
     unroll: int
-    refine: bool  # divide by a row's number through its reciprocal
-    narrow: bool  # every result is rounded to 16 bits
+    cuda: bool  # divide by a row's number through its reciprocal, load results early
+    narrow_results: bool  # every result is rounded to 16 bits
     exchange: Exchange
     stripes: StripeStorage
 
@@ -159,8 +160,8 @@ class _Mapper:
         vectors: VectorAccess,
         *,
         unroll: int,
-        hint_unroll: bool,
-        narrow: bool,
+        cuda: bool,
+        narrow_results: bool,
     ) -> _Mapper:
         """A mapper with its thread coordinates: q = thread // W, w = thread mod W.
 
@@ -178,9 +179,9 @@ class _Mapper:
         exchange = Exchange(plan, dtype, packed, rank, worker)
         if exchange.split:
             worker = rank * tirx.IntImm(dtype, plan.threads) + index
-        execution = ExecutionMap(plan, worker, dtype, hint_unroll, _elements_a_scalar(program))
+        execution = ExecutionMap(plan, worker, dtype, cuda, _elements_a_scalar(program))
         domains = (node for node in nodes(program.body) if isinstance(node, Domain))
-        stripes = StripeStorage.of(plan, execution, index, domains, narrow=hint_unroll)
+        stripes = StripeStorage.of(plan, execution, index, domains, narrow=cuda)
         return cls(
             program,
             plan,
@@ -191,8 +192,8 @@ class _Mapper:
             packed,
             vectors,
             unroll,
-            refine=hint_unroll,
-            narrow=narrow,
+            cuda=cuda,
+            narrow_results=narrow_results,
             exchange=exchange,
             stripes=stripes,
         )
@@ -258,14 +259,31 @@ class _Mapper:
     def _body(self) -> Any:
         """The program's statements; loads of its scalar results begin before the reductions."""
         whole = self.program.body
-        early = early_loads(whole, _written(whole)) if self.refine else None
+        early = early_loads(whole, _written(whole)) if self.cuda else None
         if early is None:
             return self._nodes(whole)
         before, after = early.body[: early.first_reduction], early.body[early.first_reduction :]
-        return sequence(self._nodes(before), *early.statements, self._nodes(after))
+        return self._nodes((*before, *early.statements, *after))
 
-    def _nodes(self, body: tuple[Node, ...]) -> Any:
-        return sequence(*(self._node(node) for node in body)) or _nothing()
+    def _nodes(self, body: tuple[Any, ...]) -> Any:
+        """The statements of ``body``, nodes and statements that are realized already.
+
+        Copies into stripes overlap until one may be read, which replicated statements never do.
+        """
+        statements: list[Any] = []
+        waiting = False
+        for node in body:
+            mapped = self._node(node) if isinstance(node, Node) else node
+            copies = self.vectors.copies_pending()
+            reads = isinstance(node, Domain | ReductionLoop | Enclosing)
+            if waiting and reads and not copies:
+                statements.append(tirx.Evaluate(wait_copies()))
+                waiting = False
+            statements.append(mapped)
+            waiting = waiting or copies
+        if waiting:  # read in the next iteration, or after a loop
+            statements.append(tirx.Evaluate(wait_copies()))
+        return sequence(*statements) or _nothing()
 
     def _node(self, node: Node) -> Any:
         if isinstance(node, Allocate):
@@ -295,8 +313,8 @@ class _Mapper:
     def _domain(self, domain: Domain) -> Any:
         variables = tuple(loop.loop_var for loop in domain.loops)
         division = (
-            invariant_division(domain.store.value, variables, exact=not self.narrow)
-            if self.refine
+            invariant_division(domain.store.value, variables, exact=not self.narrow_results)
+            if self.cuda
             else None
         )
         if division is None:
@@ -321,8 +339,6 @@ class _Mapper:
             return self.vectors.pack(pack, store)
 
         mapped = self.execution.visit(domain.count, element)
-        if self.vectors.copies_pending():
-            mapped = sequence(mapped, tirx.Evaluate(wait_copies()))
         stored_outside = domain.store.buffer.scope() == "global"
         if stored_outside and self._replays:
             active = self._slot() < self._count

@@ -13,6 +13,14 @@ After, with L = min(V, the target's vector width) elements a vector::
     for part in range(V // L):
         for lane in T.vectorized(L): out[row, first + part * L + lane] = out_pack[...]
 
+A pack of memory that is kept as it is moves without ``x_pack``: as vectors into a private stripe,
+into a staged one by one asynchronous copy where it has 4, 8 or 16 bytes::
+
+    tilex_copy_async_16(&staged[...], &x[row, first])
+
+No copy begins before what the thread itself may have stored there: memory that the function stores
+to is loaded instead. Whoever emits the reads waits for the copies (:meth:`copies_pending`).
+
 Proof obligation: the last index is ``first + v + c`` with c a multiple of V, the other indices do
 not depend on v, and every other stride of the row-major buffer is a multiple of V. As first is a
 multiple of V, the V elements are contiguous and begin at a multiple of V elements from the base;
@@ -48,13 +56,15 @@ _COPIED_BYTES = (4, 8, 16)  # of one asynchronous copy
 class VectorAccess:
     """Rewrites packs for a target's vectors of ``max_lanes`` elements and ``max_bytes`` bytes.
 
-    ``alignment`` collects, by parameter name, the bytes that its base must be a multiple of.
+    ``written`` are the buffers that the function stores to; ``alignment`` collects, by parameter
+    name, the bytes that its base must be a multiple of.
     """
 
     max_lanes: int
     max_bytes: int
+    written: frozenset[Any] = frozenset()
     alignment: dict[str, int] = field(default_factory=dict)
-    pending: bool = False
+    _pending: bool = False
 
     def pack(self, pack: Pack, statement: Any) -> Any:
         """The pack's elements of a store ``statement``, as vectors where that is proved."""
@@ -96,18 +106,14 @@ class VectorAccess:
     def _copy(self, pack: Pack, store: Any) -> list[Any]:
         load = store.value
         width = pack.width * element_bytes(store.buffer)
-        if store.buffer.scope() == _STAGED and width in _COPIED_BYTES:
+        staged = store.buffer.scope() == _STAGED
+        if staged and width in _COPIED_BYTES and load.source not in self.written:
             self._align(load.source, width)
-            self.pending = True
+            self._pending = True
             zero = tirx.IntImm(str(pack.element.ty.dtype), 0)
-            places = (
-                buffer[tuple(_at(index, pack, zero) for index in indices)]
-                for buffer, indices in (
-                    (store.buffer, store.indices),
-                    (load.source, load.indices),
-                )
-            )
-            return [tirx.Evaluate(copy_async(*places, width))]
+            to = store.buffer[tuple(_at(slot, pack, zero) for slot in store.indices)]
+            first = load.source[tuple(_at(index, pack, zero) for index in load.indices)]
+            return [tirx.Evaluate(copy_async(to, first, width))]
 
         def move(at: Any) -> Any:
             indices = [_at(index, pack, at) for index in load.indices]
@@ -118,7 +124,7 @@ class VectorAccess:
 
     def copies_pending(self) -> bool:
         """Whether copies have been started since the last question, which must be waited for."""
-        pending, self.pending = self.pending, False
+        pending, self._pending = self._pending, False
         return pending
 
     def _align(self, memory: Any, size: int) -> None:
