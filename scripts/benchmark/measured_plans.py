@@ -116,11 +116,12 @@ def _shape(facts: CostFacts) -> tuple[int, ...]:
 
 
 def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:
-    """Positions by score; equal scores keep the smaller C, then S, as the planner does."""
+    """Positions by score; equal ones keep registers, the smaller C, then S, as the planner does."""
 
-    def key(position: int) -> tuple[float, int, int, int]:
+    def key(position: int) -> tuple[float, bool, int, int, int]:
         facts = plans[position].facts
-        return policy(facts), facts.blocks_per_program, facts.subgroups, position
+        staged = facts.staged_bytes > 0
+        return policy(facts), staged, facts.blocks_per_program, facts.subgroups, position
 
     return sorted(range(len(plans)), key=key)
 

@@ -9,7 +9,9 @@ import pytest
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
+from tvm_tilex.analysis.admission import admit
 from tvm_tilex.analysis.work import instructions
+from tvm_tilex.build.pipeline import before_planning
 from tvm_tilex.tirx.compat import call, tirx, tvm
 from tvm_tilex.tirx.register import EXP_APPROXIMATE, WIDEN, register
 from tvm_tilex.transform import NarrowResults
@@ -132,6 +134,15 @@ def test_an_ordered_reduction_in_a_mapped_kernel_does_too():
     assert "expf(" in kernel and "reciprocal0_ptr" in kernel
     assert not fast(kernel) and not re.search(r"\) \* reciprocal0_ptr\[0\]\)\)", kernel)
     assert "fma" in kernel
+    # The cost model is told of every element that the ordered sum reads, too.
+    assert artifact.plan.rounds and facts_of(artifact).reads == 3 * 512
+
+
+def facts_of(artifact):
+    """What the planner was told of an artifact's function."""
+    module = tvm.ir.transform.Sequential(before_planning(artifact.target))(artifact.tirx)
+    (function,) = module.functions.values()
+    return admit(function, lanes=32, kind="cuda").facts
 
 
 def test_metal_keeps_its_own():

@@ -10,7 +10,7 @@ from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.effects import reads_what_it_writes
 from tvm_tilex.analysis.liveness import live_stripes, view_stripes
 from tvm_tilex.analysis.purity import loads, mentions
-from tvm_tilex.analysis.structure import Domain, Enclosing, nodes
+from tvm_tilex.analysis.structure import Domain, Enclosing, OrderedLoop, ReductionLoop, nodes
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.analysis.work import instructions
 from tvm_tilex.plan.facts import ProgramFacts
@@ -76,7 +76,9 @@ def _times(node: Any) -> int:
     """How often a node's expressions are evaluated in a program."""
     if isinstance(node, Domain):
         return node.count
-    return int(node.update.extent) if hasattr(node, "update") else 1
+    if isinstance(node, ReductionLoop):
+        return int(node.update.extent)
+    return int(node.loop.extent.value) if isinstance(node, OrderedLoop) else 1
 
 
 def _global_loads(subject: Subject) -> Iterator[tuple[int, Any]]:
