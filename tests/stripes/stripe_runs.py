@@ -9,6 +9,9 @@ import numpy as np
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
+from tvm_tilex.analysis.admission import admit
+from tvm_tilex.build.pipeline import before_planning
+from tvm_tilex.tirx.compat import tvm
 
 VIEW = tx.TensorView
 NUMPY = {
@@ -39,6 +42,13 @@ def private(artifact):
         for kind, name, length in found
         if int(length) > 1 and "_pack" not in name and "partials" not in name
     }
+
+
+def facts_of(artifact):
+    """What the planner was told of an artifact's function."""
+    module = tvm.ir.transform.Sequential(before_planning(artifact.target))(artifact.tirx)
+    (function,) = module.functions.values()
+    return admit(function, lanes=32, kind="cuda").facts
 
 
 def launched(name, rows, columns, dtype, folder, **options):

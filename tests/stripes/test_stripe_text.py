@@ -5,14 +5,11 @@ import re
 import cuda_on_cpu
 import numpy as np
 import pytest
-from stripe_runs import NUMPY, VIEW, compiled, kernel_of, pair, private
+from stripe_runs import NUMPY, VIEW, compiled, facts_of, kernel_of, pair, private
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
-from tvm_tilex.analysis.admission import admit
-from tvm_tilex.build.pipeline import before_planning
 from tvm_tilex.runtime.arguments import Argument
-from tvm_tilex.tirx.compat import tvm
 
 SHARED = {"threads_per_group": 64, "reduction_stripe_storage": "shared"}
 
@@ -185,13 +182,6 @@ def test_only_what_was_16_bits_before_is_kept_in_16_bits(dtype, narrow, tmp_path
     total = sum(extrema[1:], start=extrema[0])
     want = computed + y + rounded + total[:, None]
     assert np.array_equal(out, want.astype("f"))
-
-
-def facts_of(artifact):
-    passes = before_planning(artifact.target)
-    module = tvm.ir.transform.Sequential(passes)(artifact.tirx)
-    (function,) = module.functions.values()
-    return admit(function, lanes=32, kind="cuda").facts
 
 
 @pytest.mark.parametrize(
