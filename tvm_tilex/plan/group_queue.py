@@ -11,8 +11,9 @@ cycles; a partly filled last wave adds its share. Issue slots of a phase are wha
 issue over four schedulers; its latency is what one warp issues, times ``dependency``, and waits.
 
 The coefficients are the fit of ``scripts/benchmark/fit_group_cost.py`` to 123 kernels of 15
-problems measured on one H200 (``configs/measurements``). What the measurements do not tell stays
-near an estimate by hand.
+problems measured on one H200. The records in ``configs/measurements`` are later ones of other
+kernels, which they order less well (docs/groups.md). What the measurements did not tell stays near
+an estimate by hand.
 """
 
 from __future__ import annotations
