@@ -52,6 +52,7 @@ struct nv_bfloat164 { nv_bfloat16 x, y, z, w; };
 #define __launch_bounds__(x)
 #define __align__(x) alignas(x)
 #define CUDART_INF_F INFINITY
+static inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 static inline float __uint_as_float(uint u) { float f; memcpy(&f, &u, 4); return f; }
 static inline half __float2half_rn(float f) { return (half)f; }
 static inline half __habs(half h) { return (half)std::fabs((float)h); }

@@ -32,21 +32,22 @@ SHAPES = (
     (512, 131072),
     (8191, 4095),
 )
-AUTOMATIC = (0, 0, 0, 0, None, None)
+AUTOMATIC = (0, 0, 0, 0, None, None, None)
 
 
-# Which tiles are kept, and where: values of two options.
+# Which tiles are kept, where, and whether weights are loaded early: values of three options.
 KEPT = (
-    ("preserve", "register"),
-    ("loaded", "register"),
-    ("recompute", "register"),
-    ("preserve", "shared"),
-    ("loaded", "shared"),
+    ("preserve", "register", False),
+    ("preserve", "register", True),
+    ("loaded", "register", False),
+    ("recompute", "register", False),
+    ("preserve", "shared", False),
+    ("loaded", "shared", False),
 )
 
 
 def grid(columns: int, item_bytes: int) -> list[tuple]:
-    """(threads, Q, V, C, what is kept, where) worth measuring for a width."""
+    """(threads, Q, V, C, what is kept, where, early) worth measuring for a width."""
     widest = 16 // item_bytes
     elements = widest if columns % widest == 0 else 1
     plans = []
@@ -61,7 +62,7 @@ def grid(columns: int, item_bytes: int) -> list[tuple]:
                 continue
             packings = {1: (2, 4, 8), 2: (1, 2, 4), 4: (1, 2)}.get(subgroups, (1,))
             for packed in packings if blocks == 1 else (1,):
-                for kept, where in KEPT:
+                for kept, where, early in KEPT:
                     if where == "shared" and (packed > 1 or columns < 4096):
                         continue
                     if kept == "recompute" and blocks > 1:
@@ -69,7 +70,7 @@ def grid(columns: int, item_bytes: int) -> list[tuple]:
                     if scalars > (256 if kept == "recompute" or where == "shared" else 128):
                         continue
                     threads = 32 * subgroups * packed
-                    plans.append((threads, packed, elements, blocks, kept, where))
+                    plans.append((threads, packed, elements, blocks, kept, where, early))
     return plans
 
 
@@ -98,7 +99,7 @@ def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> N
 
 
 def _row(entry, shape, dtype, wanted):
-    threads, packed, lane_elements, blocks, kept, where = wanted
+    threads, packed, lane_elements, blocks, kept, where, early = wanted
     options = tx.CompileOptions(
         threads_per_group=threads,
         reduction_programs_per_group=packed,
@@ -106,6 +107,7 @@ def _row(entry, shape, dtype, wanted):
         reduction_blocks_per_program=blocks,
         shared_tile_materialization=kept,
         reduction_stripe_storage=where,
+        reduction_early_views=early,
     )
     row = {"operator": entry.name, "shape": shape, "requested": wanted}
     try:

@@ -71,6 +71,7 @@ def main():
                 "C": plan.get("blocks_per_program"),
                 "materialization": row["materialization"],
                 "staged_bytes": plan.get("staged_bytes"),
+                "early": bool(row["requested"][6]),
             }
             results["rows"].append(out)
             if cubin is None:

@@ -68,10 +68,12 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
                 "reduction_blocks_per_program": row.get("C") or 1,
                 "shared_tile_materialization": row["materialization"],
                 "reduction_stripe_storage": "shared" if row.get("staged_bytes") else "register",
+                "reduction_early_views": row.get("early", False),
             }
             if any(choices == other.choices for other in found.setdefault(cell, [])):
                 continue
-            considered = _considered(cell, choices["shared_tile_materialization"])
+            kept = (choices["shared_tile_materialization"], choices["reduction_early_views"])
+            considered = _considered(cell, *kept)
             try:
                 found[cell].append(_plan(cell, choices, row, considered))
             except MappingError:  # was measured beyond the stripe bound of today
@@ -90,14 +92,15 @@ def _plan(cell: Cell, choices: dict[str, Any], row: dict[str, Any], considered: 
 
 
 @functools.cache
-def _considered(cell: Cell, mode: str) -> Shapes:
-    """The shapes that automatic planning of the cell scores with a materialization."""
+def _considered(cell: Cell, mode: str, early: bool) -> Shapes:
+    """The shapes that automatic planning of the cell scores with such tiles and views."""
     entry = kernels.catalog()[cell[0]]
     program = entry.kernel.capture(entry.specs(*cell[1:]))
     (choices, *_), _ = materializations(program, "cuda", tx.CompileOptions())
-    if mode not in {choice.value for choice, _ in choices}:
+    if (mode, early) not in {(choice.tiles.value, choice.early_views) for choice in choices}:
         return frozenset()
-    return frozenset(map(_shape, _facts(cell, {"shared_tile_materialization": mode})))
+    kept = {"shared_tile_materialization": mode, "reduction_early_views": early}
+    return frozenset(map(_shape, _facts(cell, kept)))
 
 
 def _facts(cell: Cell, choices: dict[str, Any]) -> list[CostFacts]:

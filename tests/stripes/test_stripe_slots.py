@@ -44,16 +44,19 @@ def plan_of(subgroups, packed, elements, blocks=1, lanes=4):
     )
 
 
+PROGRAM = tirx.Var("program", "int32")
+
+
 def tile(name, count):
-    """A domain that keeps ``count`` elements of a view."""
-    view = tirx.decl_buffer((count,), "float32", f"{name}_view")
+    """A domain that keeps the program's ``count`` elements of a view."""
+    view = tirx.decl_buffer((9, count), "float32", f"{name}_view")
     kept = tirx.decl_buffer((count,), "float32", name, scope="local")
     e = tirx.Var("e", "int32")
     nothing = tirx.Evaluate(tirx.IntImm("int32", 0))
     loop = tirx.For(
         e, tirx.IntImm("int32", 0), tirx.IntImm("int32", count), tirx.ForKind.SERIAL, nothing
     )
-    return Domain((loop,), tirx.BufferStore(kept, view[e], [e]), None)
+    return Domain((loop,), tirx.BufferStore(kept, view[PROGRAM, e], [e]), None)
 
 
 def places(plan, domains, rank=0):
@@ -63,7 +66,7 @@ def places(plan, domains, rank=0):
     if plan.blocks_per_program > 1:
         local = thread + tirx.IntImm("int32", rank * plan.threads)
     execution = ExecutionMap(plan, local, "int32")
-    storage = StripeStorage.of(plan, execution, thread, domains, narrow=True)
+    storage = StripeStorage.of(plan, execution, thread, domains, program=PROGRAM, narrow=True)
     log = tirx.decl_buffer((1,), "int32", "log")
     simplify = Analyzer().simplify
     found = []

@@ -35,6 +35,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
         live_stripes=live_stripes(subject),
         views=view_stripes(subject),
         instructions=_instructions(subject),
+        late_reads=_late_reads(subject),
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
@@ -70,6 +71,17 @@ def _instructions(subject: Subject) -> int:
         for _, expressions, node in subject.contexts()
         for part in expressions
     )
+
+
+def _late_reads(subject: Subject) -> int:
+    """Global elements that domains load after the first reduction."""
+    late, found = False, 0
+    for _, expressions, node in subject.contexts():
+        if late and isinstance(node, Domain):
+            read = [load for part in expressions for load in loads(part)]
+            found += node.count * sum(load.source.scope() == "global" for load in read)
+        late = late or hasattr(node, "update")
+    return found
 
 
 def _times(node: Any) -> int:

@@ -51,4 +51,5 @@ def view_stripes(subject: Subject) -> tuple[Stripe, ...]:
 def _stripe(subject: Subject, buffer: Any) -> Stripe:
     store = next(d.store for d in subject.domains if d.store.buffer.same_as(buffer))
     dtype = dtype_of(stored_type(store))
-    return Stripe(element_count(buffer) or 0, dtype.bytes, viewed(store), dtype.name)
+    view = viewed(store, subject.row.root.loop_var)
+    return Stripe(element_count(buffer) or 0, dtype.bytes, view, dtype.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.analysis.purity import mentions
 from tvm_tilex.tirx.compat import TensorLoad, structural_walk, tirx
 
 __all__ = ["NARROW_FLOATS", "stored_type", "stores_narrow", "viewed"]
@@ -25,12 +26,17 @@ def stored_type(store: Any) -> str:
     return narrow if narrow in NARROW_FLOATS else held
 
 
-def viewed(store: Any) -> bool:
-    """Whether ``store`` gives a tile the elements of a view as they stand in memory."""
+def viewed(store: Any, program: Any) -> bool:
+    """Whether ``store`` gives a tile elements of the program's own part of a view, as they stand.
+
+    ``program`` is the variable that counts programs: what all of them read is nobody's own.
+    """
     value = store.value
     if stored_type(store) != str(store.buffer.ty.dtype):
         value = value.value
-    return isinstance(value, TensorLoad) and value.source.scope() == "global"
+    if not isinstance(value, TensorLoad) or value.source.scope() != "global":
+        return False
+    return any(mentions(index, program) for index in value.indices)
 
 
 def stores_narrow(body: Any) -> bool:

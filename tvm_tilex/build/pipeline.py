@@ -28,11 +28,14 @@ def realization(target: Any, *, keep_views: bool | None = None) -> list[Any]:
     return [*planning(target, keep_views=keep_views), *mapping(target)]
 
 
-def planning(target: Any, *, keep_views: bool | None = None) -> list[Any]:
+def planning(
+    target: Any, *, keep_views: bool | None = None, early_views: bool = False
+) -> list[Any]:
     """The passes that prove and plan; on LLVM, which has no plans, all of them.
 
     ``keep_views`` says whether a worker keeps its part of a view that several consumers read; by
     default CUDA does (one read of memory), Metal does not (fewer rounds, the specification's map).
+    ``early_views`` loads what every program reads before the first reduction.
     """
     if target.kind.name == "llvm":
         return [
@@ -45,7 +48,8 @@ def planning(target: Any, *, keep_views: bool | None = None) -> list[Any]:
             transform.PrefetchRows(),
             transform.BlockPrograms(),
         ]
-    return [*before_planning(target, keep_views=keep_views), transform.PlanGroups(target)]
+    proved = before_planning(target, keep_views=keep_views, early_views=early_views)
+    return [*proved, transform.PlanGroups(target)]
 
 
 def mapping(target: Any) -> list[Any]:
@@ -59,14 +63,18 @@ def mapping(target: Any) -> list[Any]:
     ]
 
 
-def before_planning(target: Any, *, keep_views: bool | None = None) -> list[Any]:
+def before_planning(
+    target: Any, *, keep_views: bool | None = None, early_views: bool = False
+) -> list[Any]:
     """The passes of a GPU's :func:`planning` up to the proof that a plan needs."""
+    early = [transform.EarlyViews()] if early_views else []
     narrow = [transform.NarrowResults()] if target.kind.name == "cuda" else []
     limit = int(target.attrs.get("max_threads_per_block", 256))
     return [
         transform.MapGroups(target, threads=min(256, limit)),
         transform.PadDimensions(),
         transform.ForwardViews(target.kind.name == "cuda" if keep_views is None else keep_views),
+        *early,
         *narrow,
         transform.ProveReductions(target),
     ]

@@ -8,13 +8,21 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.dump import StageDump
 from tvm_tilex.build.pipeline import mapping, planning
 from tvm_tilex.errors import MappingError
-from tvm_tilex.ir import Dimension, Group, Parallel, Program
+from tvm_tilex.ir import (
+    Dimension,
+    Group,
+    IndexConstant,
+    Load,
+    Parallel,
+    Program,
+    Statement,
+)
 from tvm_tilex.ir.dimensions import dimensions_of, restrict, tile_dimensions
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.ir.walk import defined, walk
@@ -31,10 +39,19 @@ from tvm_tilex.transform.options import CompileOptions
 __all__ = ["Schedule", "Variant", "lowered", "materializations", "schedule"]
 
 
-# Which tiles are kept, and whether views are.
-Materialization = tuple[SharedTileMaterialization, bool]
+class Materialization(NamedTuple):
+    """Which tiles are kept, whether views are, whether what all programs read is loaded early."""
+
+    tiles: SharedTileMaterialization
+    keep_views: bool
+    early_views: bool = False
+
+    def __str__(self) -> str:
+        return self.tiles.value + ("-early" if self.early_views else "")
+
+
 # A materialization, its reference and its planned module.
-_Planned = tuple[SharedTileMaterialization, IRModule, IRModule]
+_Planned = tuple[Materialization, IRModule, IRModule]
 # Elements of a tile from which LOADED is considered: it won nowhere on narrower rows.
 _WIDE = 8192
 # Policies that price what is computed again, so that materializations compare.
@@ -46,6 +63,7 @@ class Variant:
     """The realization for one range of each dynamic extent; the only one of a static program.
 
     ``materialization_reason`` says why a CPU's planner chose what is kept; empty where it didn't.
+    ``early_views`` says that what every program reads is loaded before the first reduction.
     ``proof`` and ``plan`` are None where the reference map is used, ``group_plans`` are those of
     cooperative groups; ``refusal`` says why no plan fits an admitted program.
     """
@@ -53,6 +71,7 @@ class Variant:
     dimensions: tuple[Dimension, ...]
     materialization: SharedTileMaterialization
     materialization_reason: str
+    early_views: bool
     proof: ProofRecord | None
     plan: GroupPlan | None
     group_plans: tuple[CooperativePlan, ...]
@@ -216,12 +235,12 @@ def _realize(
         if fitting:
             planned = sorted(fitting, key=lambda p: _score(p[2][program.name]))
             break
-    mode, module, scheduled = planned[0]
+    choice, module, scheduled = planned[0]
     if dump is not None and len(choices) > 1:
-        scores = [f"{tiles.value} (score {_score(p[program.name]):g})" for tiles, _, p in planned]
+        scores = [f"{choice} (score {_score(p[program.name]):g})" for choice, _, p in planned]
         dump.write("chosen", "shared_tile_materialization: " + ", not ".join(scores))
     scheduled = _passed(program, mapping(target), scheduled)
-    return _variant(program, mode, reason, scheduled[program.name]), module, scheduled
+    return _variant(program, choice, reason, scheduled[program.name]), module, scheduled
 
 
 def _alternatives(
@@ -243,7 +262,7 @@ def _alternatives(
     for choice in choices:
         named = contextlib.nullcontext()
         if dump is not None and len(choices) > 1:
-            named = dump.alternative(choice[0].value)
+            named = dump.alternative(str(choice))
         try:
             with named:
                 planned.append(_planned(program, target, options, choice, dump))
@@ -261,12 +280,11 @@ def _planned(
     choice: Materialization,
     dump: StageDump | None,
 ) -> _Planned:
-    mode, keep_views = choice
-    module = lowered(program, replace(options, shared_tile_materialization=mode))
+    module = lowered(program, replace(options, shared_tile_materialization=choice.tiles))
     if dump is not None:
         dump.write("reference", module.script(), "py")
-    passes = planning(target, keep_views=keep_views)
-    return mode, module, _passed(program, passes, module)
+    passes = planning(target, keep_views=choice.keep_views, early_views=choice.early_views)
+    return choice, module, _passed(program, passes, module)
 
 
 def _passed(program: Program, passes: list[Any], module: IRModule) -> IRModule:
@@ -282,9 +300,7 @@ def _score(function: PrimFunc) -> float:
     return math.inf if text is None else GroupPlan.from_json(str(text)).score
 
 
-def _variant(
-    program: Program, mode: SharedTileMaterialization, reason: str, function: PrimFunc
-) -> Variant:
+def _variant(program: Program, choice: Materialization, reason: str, function: PrimFunc) -> Variant:
     def text(key: str) -> str | None:
         found = function.attrs.get(key, None)
         return None if found is None else str(found)
@@ -293,8 +309,9 @@ def _variant(
     groups = json.loads(text(attrs.GROUP_PLANS) or "[]")
     return Variant(
         dimensions=dimensions_of(program.views),
-        materialization=mode,
+        materialization=choice.tiles,
         materialization_reason=reason,
+        early_views=choice.early_views and attrs.PLAN in function.attrs,
         proof=None if proof is None else ProofRecord.from_json(proof),
         plan=None if plan is None else GroupPlan.from_json(plan),
         group_plans=tuple(CooperativePlan.from_json(json.dumps(group)) for group in groups),
@@ -312,25 +329,49 @@ def materializations(
     """
     stated = options.shared_tile_materialization
     keep = kind == "cuda"
-    if stated is not None:
-        return (((stated, keep),),), ""
     if kind == "llvm":
-        mode, reason = _on_processor(program, noalias=options.noalias is not False)
-        return (((mode, False),),), reason
+        mode, reason = stated, ""
+        if stated is None:
+            mode, reason = _on_processor(program, noalias=options.noalias is not False)
+        return ((Materialization(mode, False),),), reason
+    if stated is not None:
+        return (_early(program, kind, options, (Materialization(stated, keep),)),), ""
     preserve, loaded, recompute = (
         SharedTileMaterialization[n] for n in ("PRESERVE", "LOADED", "RECOMPUTE")
     )
-    kept: tuple[Materialization, ...] = ((preserve, keep),)
+    kept: tuple[Materialization, ...] = (Materialization(preserve, keep),)
     staged = options.reduction_stripe_storage == "shared"
     if keep and (staged or _wide(program)) and options.cost_policy in _COMPARABLE:
-        kept = ((preserve, True), (loaded, True))
+        kept = (Materialization(preserve, True), Materialization(loaded, True))
+    kept = _early(program, kind, options, kept)
     if options.explicit_request:
         return (kept,), ""
     # Beyond the stripe bound a row is read again rather than run by one thread.
-    last: tuple[tuple[Materialization, ...], ...] = (((recompute, False),),)
+    last: tuple[tuple[Materialization, ...], ...] = ((Materialization(recompute, False),),)
     if keep:
-        last = (((preserve, False),), *last)
+        last = ((Materialization(preserve, False),), *last)
     return (kept, *last), ""
+
+
+def _early(
+    program: Program, kind: str, options: CompileOptions, kept: tuple[Materialization, ...]
+) -> tuple[Materialization, ...]:
+    """The choices, and each with early views where the program has any."""
+    asked = options.reduction_early_views
+    comparable = options.cost_policy in _COMPARABLE
+    if kind != "cuda" or asked is False or not (asked or comparable):
+        return kept
+    if not any(_common(statement) for statement in walk(program)):
+        return kept
+    early = tuple(choice._replace(early_views=True) for choice in kept)
+    return early if asked else (*kept, *early)
+
+
+def _common(statement: Statement) -> bool:
+    """Whether a tile of a view is loaded that is the same for every program."""
+    if not isinstance(statement, Load) or statement.result.type.elements == 1:
+        return False
+    return all(isinstance(index, IndexConstant) for index in statement.origin)
 
 
 def _wide(program: Program) -> bool:

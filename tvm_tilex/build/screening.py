@@ -13,7 +13,7 @@ from typing import Any
 from tvm_tilex.analysis.admission import admit
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.pipeline import before_planning, register_pipeline
-from tvm_tilex.build.schedule import lowered, materializations
+from tvm_tilex.build.schedule import Materialization, lowered, materializations
 from tvm_tilex.errors import MappingError, TilexError
 from tvm_tilex.ir import Program
 from tvm_tilex.ir.dimensions import dimensions_of
@@ -35,6 +35,7 @@ _REQUEST: dict[str, Any] = {
     "reduction_lane_elements": 0,
     "reduction_blocks_per_program": 0,
     "reduction_stripe_storage": None,
+    "reduction_early_views": None,
     "max_reduction_striped_scalars_per_worker": 64,
     "max_thread_candidates": 256,
     "cost_policy": "default",
@@ -69,11 +70,11 @@ def screen(
             continue
         (choices,), _ = materializations(program, target.kind.name, options)
         answers = []
-        for mode, keep_views in choices:
-            lowering = replace(options, **_REQUEST, shared_tile_materialization=mode)
-            key = (lowering, keep_views)
+        for choice in choices:
+            lowering = replace(options, **_REQUEST, shared_tile_materialization=choice.tiles)
+            key = (lowering, choice)
             if key not in proved:
-                proved[key] = _proved(program, target, lowering, keep_views)
+                proved[key] = _proved(program, target, lowering, choice)
             answers.append(_screened(program, target, options, proved[key]))
         found.append(_best(answers))
     return tuple(found)
@@ -89,10 +90,11 @@ def _best(answers: Sequence[Screened]) -> Screened:
 
 
 def _proved(
-    program: Program, target: Any, options: CompileOptions, keep_views: bool
+    program: Program, target: Any, options: CompileOptions, choice: Materialization
 ) -> tuple[PrimFunc, ProgramFacts] | None:
     """The admitted function and its facts; None where there is no plan to make."""
-    passes = tvm.ir.transform.Sequential(before_planning(target, keep_views=keep_views))
+    proving = before_planning(target, keep_views=choice.keep_views, early_views=choice.early_views)
+    passes = tvm.ir.transform.Sequential(proving)
     try:
         function = passes(lowered(program, options))[program.name]
     except TilexError:

@@ -23,7 +23,8 @@ MAX_AUTOMATIC_PACKING = 8
 CLUSTER_SUBGROUPS = (8, 16, 32)
 # Fewer elements a threadgroup are not worth a cluster.
 CLUSTER_ELEMENTS = 8192
-# Shorter stripes are better off in registers.
+# Shorter rows and stripes are better off in registers, and so is what no vector moves.
+STAGED_ELEMENTS, STAGED_BYTES = 4096, 16
 STAGED_SCALARS = 16
 # A launch extent is a 32-bit integer.
 MAX_GRID = 2**31 - 1
@@ -53,6 +54,10 @@ def enumerate_shapes(
 def _stages(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> bool:
     """Whether staging is worth a candidate: registers would hold a long part of a view."""
     if not target.staging_bytes or shape.programs_per_group > 1:
+        return False
+    if any(view.elements < STAGED_ELEMENTS for view in facts.views):
+        return False
+    if any(view.bytes * shape.lane_elements != STAGED_BYTES for view in facts.views):
         return False
     workers = target.lanes * shape.subgroups * shape.blocks
     scalars = sum(

@@ -21,7 +21,8 @@ class CostFacts:
     ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
     elements that a program places anew: each is stored once more and read from there.
     ``staged_bytes`` are the shared bytes of a threadgroup that hold stripes;
-    ``instructions`` estimates the arithmetic of a program, an element of work each.
+    ``instructions`` estimates the arithmetic of a program, an element of work each, and
+    ``late_reads`` counts what it loads after its first reduction.
     """
 
     subgroups: int
@@ -46,4 +47,5 @@ class CostFacts:
     repartitioned: int = 0
     staged_bytes: int = 0
     instructions: int = 0
+    late_reads: int = 0
     cached_bytes: int = 0

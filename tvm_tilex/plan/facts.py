@@ -45,6 +45,7 @@ class ProgramFacts:
     them; ``views`` those that hold elements of a view; ``repartitions`` the element counts of the
     tiles that the source places anew, each also among ``domains`` and ``stripes``, which price its
     storing and its storage. ``instructions`` estimates the arithmetic of a program.
+    ``late_reads`` are the global elements that are loaded after the first reduction.
     """
 
     programs: int
@@ -62,6 +63,7 @@ class ProgramFacts:
     live_stripes: tuple[tuple[Stripe, ...], ...] = ()
     views: tuple[Stripe, ...] = ()
     instructions: int = 0
+    late_reads: int = 0
     bytes: int = 0
     cached_bytes: int = 0
     least_programs: int | None = None

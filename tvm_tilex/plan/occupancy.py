@@ -11,7 +11,7 @@ microseconds: the first term where latency is the limit, the second where a reso
 asymptotes of a closed queueing network; p and q say how sharp the knees are). A partly filled last
 wave adds its share.
 
-The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,083 measured kernels of
+The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,290 measured kernels of
 six operators, eight shapes and two storage types on one H200 (``configs/measurements``).
 """
 
@@ -41,45 +41,50 @@ class OccupancyCost:
     Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of a reduction over
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
     ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
+    ``late`` loads after the first reduction and ``late_access`` of a thread to them;
     ``staging`` of a group and ``staging_per_element`` of a thread; ``launch`` between two groups.
     ``launch_per_warp`` is relative to it. ``slots_per_round``, ``slots_per_instruction`` and
     ``slots_per_access`` are issue slots of a lane. ``knee`` is p - 1, ``mixing`` q - 1.
     Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
-    vector width costs, ``packed`` a doubling of Q for each doubling of a thread's accesses,
-    ``cluster`` and ``staged`` what those plans cost besides.
+    vector width costs, ``depth`` what a doubling of a thread's accesses costs in bandwidth (rows
+    are read in more pieces at a time), ``packed`` a doubling of Q for each doubling of a thread's
+    accesses, ``cluster`` and ``staged`` what those plans cost besides.
     """
 
-    bandwidth: float = 45500.0
+    bandwidth: float = 62000.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    cached: float = 1.191
-    registers: float = 11.97
-    registers_per_scalar: float = 1.309
-    start: float = 0.5297
-    start_per_warp: float = 0.001176
-    barrier: float = 0.139
-    barrier_per_doubling: float = 0.01886
-    cluster_start: float = 3.612
-    cluster_barrier: float = 0.3045
-    round: float = 0.005114
-    access: float = 0.08407
-    staging: float = 0.1147
-    staging_per_element: float = 0.009624
-    launch: float = 0.02118
-    launch_per_warp: float = 0.1037
-    slots_per_round: float = 0.1611
-    slots_per_instruction: float = 2.696
-    slots_per_access: float = 0.2999
-    knee: float = 1.715
-    mixing: float = 0.6849
-    tail: float = 0.1607
-    vector: float = 0.1999
-    packed: float = 0.006918
-    cluster: float = 0.147
-    staged: float = 0.02567
+    cached: float = 1.343
+    registers: float = 23.03
+    registers_per_scalar: float = 1.017
+    start: float = 0.1805
+    start_per_warp: float = 0.001035
+    barrier: float = 0.2726
+    barrier_per_doubling: float = 0.01836
+    cluster_start: float = 3.142
+    cluster_barrier: float = 0.5512
+    round: float = 0.003269
+    late: float = 0.06222
+    late_access: float = 0.07667
+    access: float = 0.03077
+    staging: float = 0.3528
+    staging_per_element: float = 0.001719
+    launch: float = 0.02152
+    launch_per_warp: float = 0.4063
+    slots_per_round: float = 0.04172
+    slots_per_instruction: float = 2.265
+    slots_per_access: float = 0.1379
+    knee: float = 1.668
+    depth: float = 0.04398
+    mixing: float = 1.852
+    tail: float = 0.09356
+    vector: float = 0.06844
+    packed: float = 0.005498
+    cluster: float = 0.06882
+    staged: float = 0.03923
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -89,7 +94,8 @@ class OccupancyCost:
         resident = self._resident(facts, threads)
         share = packed / blocks  # programs of a group
         distinct = facts.bytes - facts.cached_bytes * (1 - self.cached)
-        memory = distinct * share / self.bandwidth
+        streams = 1 + self.depth * math.log2(self._accesses(facts))
+        memory = distinct * share / self.bandwidth * streams
         issue = self._slots(facts, threads, share) / _LANES / _CLOCK
         launch = self.launch * (1 + self.launch_per_warp * warps)
         busiest = _norm(1 + self.mixing, memory, issue, launch)
@@ -130,13 +136,19 @@ class OccupancyCost:
             found += facts.reductions * (self.barrier + self.barrier_per_doubling * doublings)
         if facts.blocks_per_program > 1:
             found += self.cluster_start + facts.reductions * self.cluster_barrier
+        if facts.late_reads:
+            late = facts.late_reads / facts.workers / facts.lane_elements
+            found += self.late + self.late_access * late
         if facts.staged_bytes:
             found += self.staging + self.staging_per_element * facts.widest
         return found
 
+    def _accesses(self, facts: CostFacts) -> float:
+        """Vectors that a thread moves one after the other of the widest tile."""
+        return max(facts.widest / facts.lane_elements, 1.0)
+
     def _relative(self, facts: CostFacts) -> float:
-        accesses = max(facts.widest / facts.lane_elements, 1.0)
-        packing = math.log2(facts.programs_per_group) * math.log2(accesses)
+        packing = math.log2(facts.programs_per_group) * math.log2(self._accesses(facts))
         return (
             (1 + self.vector * (facts.lane_elements != facts.vector_width))
             * (1 + self.packed * packing)

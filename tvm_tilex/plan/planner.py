@@ -116,6 +116,7 @@ def cost_facts(
         bytes=facts.bytes,
         cached_bytes=facts.cached_bytes,
         instructions=facts.instructions,
+        late_reads=facts.late_reads,
         staged_bytes=staged_bytes(facts, workers, elements, target.lanes * subgroups * packed)
         if staged
         else 0,

@@ -87,6 +87,11 @@ class Artifact:
         return self.variants[-1].materialization_reason
 
     @property
+    def early_views(self) -> bool:
+        """Whether what every program reads is loaded before the first reduction (CUDA)."""
+        return self.variants[-1].early_views
+
+    @property
     def plan(self) -> GroupPlan | None:
         """The plan for the greatest extents; None where the reference map is used."""
         return self.variants[-1].plan

@@ -67,6 +67,7 @@ def _facts(artifact: Artifact, stages: dict[str, str]) -> dict[str, Any]:
         "options": json.loads(artifact.options.to_json()),
         "materialization": artifact.materialization.value,
         "materialization_reason": artifact.materialization_reason,
+        "early_views": artifact.early_views,
         "requires_precise_math": artifact.requires_precise_math,
         "proof": None if artifact.proof is None else dataclasses.asdict(artifact.proof),
         "plan": None if artifact.plan is None else dataclasses.asdict(artifact.plan),

@@ -33,6 +33,8 @@ def describe_plan(artifact: Artifact) -> str:
     kept = f"shared tiles: {artifact.materialization.value}"
     if artifact.materialization_reason:
         kept = f"{kept} ({artifact.materialization_reason})"
+    if artifact.early_views:
+        kept = f"{kept}; common views loaded early"
     if artifact.plan is not None:
         return f"{artifact.plan.describe()}; {kept}"
     if artifact.group_plans:

@@ -11,6 +11,7 @@ _PASSES = {
     "ElementaryFunctions": "tvm_tilex.transform.elementary_functions",
     "FenceProducts": "tvm_tilex.transform.fence_products",
     "NarrowResults": "tvm_tilex.transform.narrow_results",
+    "EarlyViews": "tvm_tilex.transform.early_views",
     "ForwardViews": "tvm_tilex.transform.forward_views",
     "GuardDimensions": "tvm_tilex.transform.guard_dimensions",
     "LowerCollectives": "tvm_tilex.transform.lower_collectives",

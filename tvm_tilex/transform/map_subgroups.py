@@ -181,7 +181,9 @@ class _Mapper:
             worker = rank * tirx.IntImm(dtype, plan.threads) + index
         execution = ExecutionMap(plan, worker, dtype, cuda, _elements_a_scalar(program))
         domains = (node for node in nodes(program.body) if isinstance(node, Domain))
-        stripes = StripeStorage.of(plan, execution, index, domains, narrow=cuda)
+        stripes = StripeStorage.of(
+            plan, execution, index, domains, program=program.root.loop_var, narrow=cuda
+        )
         return cls(
             program,
             plan,

@@ -41,6 +41,9 @@ class CompileOptions:
     reduction_stripe_storage
         Where a worker keeps its part of a view that several consumers read: ``"register"``, or
         ``"shared"`` memory that the launch asks for (CUDA); None lets the cost model choose.
+    reduction_early_views
+        Whether what every program reads at its own elements, such as weights, is loaded before the
+        first reduction and kept in registers (CUDA); None lets the cost model choose.
     reduction_unroll
         Unrolling of ordered stripes: 1, 2, 4 or 8. Never changes a result.
     group_threads
@@ -80,6 +83,7 @@ class CompileOptions:
     reduction_lane_elements: int = 0
     reduction_blocks_per_program: int = 0
     reduction_stripe_storage: str | None = None
+    reduction_early_views: bool | None = None
     reduction_unroll: int = 1
     group_threads: int = 0
     group_reductions: str | None = None

@@ -58,9 +58,10 @@ class StripeStorage:
         thread: Any,
         domains: Iterable[Domain],
         *,
+        program: Any,
         narrow: bool,
     ) -> StripeStorage:
-        """Storage for the tiles that ``domains`` define."""
+        """Storage for the tiles that ``domains`` define; ``program`` counts programs."""
         storage = cls(plan, execution, thread, narrow)
         held = ""
         for domain in domains:
@@ -68,7 +69,7 @@ class StripeStorage:
             if store.buffer.scope() != "local":
                 continue
             storage._types[store.buffer] = storage._type(store)
-            if plan.staged_bytes and viewed(store):
+            if plan.staged_bytes and viewed(store, program):
                 storage._bases[store.buffer] = sum(storage.packs)
                 packs = stripe_packs(domain.count, plan.workers, plan.lane_elements)
                 storage.packs = (*storage.packs, packs)

@@ -120,6 +120,7 @@ _DEFAULT: tuple[tuple[str, tuple[Any, ...], Callable[[_Place], bool]], ...] = (
     ("reduction_blocks_per_program", (1, 2, 4, 8), lambda at: at.clusters),
     ("shared_tile_materialization", ("preserve", "loaded"), lambda at: at.kind == "cuda"),
     ("reduction_stripe_storage", ("register", "shared"), lambda at: at.clusters),
+    ("reduction_early_views", (False, True), lambda at: at.kind == "cuda"),
     ("shared_tile_materialization", ("preserve", "expensive-only"), lambda at: at.kind == "llvm"),
     ("vector_access", (True, False), lambda at: at.kind == "llvm"),
 )

@@ -13,6 +13,7 @@ _SHORT = {
     "reduction_lane_elements": "V",
     "reduction_blocks_per_program": "C",
     "reduction_stripe_storage": "stripes",
+    "reduction_early_views": "early",
     "reduction_unroll": "unroll",
     "shared_tile_materialization": "tiles",
     "metal_subgroup_reductions": "subgroups",
