@@ -33,7 +33,7 @@ from tvm_tilex.tune.store import store
 __all__ = ["DEFAULT_BUDGET", "default_output", "new_folder", "resume", "tune"]
 
 # Several shapes of the largest default space; most of it is refused without being compiled.
-DEFAULT_BUDGET = 10_000
+DEFAULT_BUDGET = 25_000
 
 
 def tune(
