@@ -13,6 +13,9 @@ import sys
 
 import pytest
 
+import tvm_tilex as tx
+from tvm_tilex import kernels
+
 HERE = "default"
 
 
@@ -24,7 +27,15 @@ def outcomes(report):
     }
 
 
-ALL = {HERE, 32, 64, 128, 256}
+THREADS = (32, 64, 128, 256)
+ALL = {HERE, *THREADS}
+
+
+def others_than_default(target):
+    """Thread counts that are tried beside the default's own, whatever the cost policy chooses."""
+    entry = kernels.catalog()["softmax"]
+    chosen = tx.compile(entry.kernel, *entry.specs(8, 256), target=target).plan.threads
+    return [threads for threads in THREADS[:-1] if threads != chosen]
 
 
 def test_the_stand_in_fails_in_a_copy_of_an_initialized_process(cuda_standin):
@@ -71,19 +82,20 @@ def test_candidates_of_cuda_run_in_copies_and_end_alone(
 ):
     """One candidate ends its process, one hangs; the others are measured and replayed."""
     out = tmp_path / "out"
+    crash, hang = others_than_default(target)[:2]
     report = cuda_standin.tune(
         *(out, "--target", target, "--tuning-metric", metric, "--time-limit", 3),
-        STANDIN_CRASH="64",
-        STANDIN_HANG="128" if metric == "gpu-control" else "0",
+        STANDIN_CRASH=str(crash),
+        STANDIN_HANG=str(hang) if metric == "gpu-control" else "0",
     )
     hung = "timeout" if metric == "gpu-control" else "valid"
-    assert outcomes(report) == {**dict.fromkeys(ALL, "valid"), 64: "crashed", 128: hung}
+    assert outcomes(report) == {**dict.fromkeys(ALL, "valid"), crash: "crashed", hang: hung}
     (section,) = report["sections"]
     trial = section["winner"]["trial"]
     assert {m["scope"] for m in trial["measurements"]} == scopes
     assert trial["device"] == "stand-in"
     if metric == "gpu-control":  # its clock says so
-        assert trial["choices"] == {"threads_per_group": 256}
+        assert trial["facts"]["plan"]["threads"] == 256
         gpu = next(m for m in trial["measurements"] if m["scope"] == "gpu")
         assert gpu["value"] == pytest.approx(0.001)
     # The tuner; at least one copy for the searched trials and one for each fresh measurement.
@@ -98,13 +110,14 @@ def test_a_process_that_has_initialized_cuda_is_not_copied(cuda_standin, tmp_pat
     site.mkdir()
     (site / "sitecustomize.py").write_text("import torch\n\ntorch.cuda.is_available()\n")
     path = f"{site}:{cuda_standin.environment['PYTHONPATH']}"
+    crash, *_ = others_than_default("h200")
     report = cuda_standin.tune(
         *(tmp_path / "out", "--target", "h200", "--tuning-metric", "gpu-control"),
-        STANDIN_CRASH="64",
+        STANDIN_CRASH=str(crash),
         PYTHONPATH=path,
     )
-    assert outcomes(report) == {**dict.fromkeys(ALL, "valid"), 64: "crashed"}
-    assert report["sections"][0]["winner"]["trial"]["choices"] == {"threads_per_group": 256}
+    assert outcomes(report) == {**dict.fromkeys(ALL, "valid"), crash: "crashed"}
+    assert report["sections"][0]["winner"]["trial"]["facts"]["plan"]["threads"] == 256
 
 
 SERVER = """
