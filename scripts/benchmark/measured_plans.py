@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
-from tvm_tilex.build.schedule import materializations
+from tvm_tilex.build.materializations import materializations
 from tvm_tilex.errors import MappingError
 from tvm_tilex.plan import register_cost_policy
 from tvm_tilex.plan.cost import CostFacts

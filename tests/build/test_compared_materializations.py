@@ -7,8 +7,8 @@ import pytest
 import tvm_tilex as tx
 from tvm_tilex import kernels
 from tvm_tilex.build import schedule as schedule_module
+from tvm_tilex.build.materializations import materializations
 from tvm_tilex.build.pipeline import mapping, planning, realization
-from tvm_tilex.build.schedule import materializations
 from tvm_tilex.build.screening import Screened, screen
 from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import MappingError

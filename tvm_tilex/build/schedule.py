@@ -8,54 +8,36 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.dump import StageDump
+from tvm_tilex.build.materializations import Materialization, materializations
 from tvm_tilex.build.pipeline import mapping, planning
 from tvm_tilex.errors import MappingError
 from tvm_tilex.ir import (
     Dimension,
     Group,
-    IndexConstant,
-    Load,
     Parallel,
     Program,
-    Statement,
 )
 from tvm_tilex.ir.dimensions import dimensions_of, restrict, tile_dimensions
 from tvm_tilex.ir.verify import verify
-from tvm_tilex.ir.walk import defined, walk
-from tvm_tilex.lowering import SharedTileMaterialization, bytes_moved, lower_program
+from tvm_tilex.ir.walk import walk
+from tvm_tilex.lowering import SharedTileMaterialization, lower_program
 from tvm_tilex.plan.classes import FEW_POLICY, program_ranges, width_ranges
 from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.plan.group_plan import GroupPlan
-from tvm_tilex.plan.materialization import MaterializationFacts, choose_materialization
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, tvm
 from tvm_tilex.transform.combine_variants import combine_variants
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["Schedule", "Variant", "lowered", "materializations", "schedule"]
-
-
-class Materialization(NamedTuple):
-    """Which tiles are kept, whether views are, whether what all programs read is loaded early."""
-
-    tiles: SharedTileMaterialization
-    keep_views: bool
-    early_views: bool = False
-
-    def __str__(self) -> str:
-        return self.tiles.value + ("-early" if self.early_views else "")
+__all__ = ["Schedule", "Variant", "lowered", "schedule"]
 
 
 # A materialization, its reference and its planned module.
 _Planned = tuple[Materialization, IRModule, IRModule]
-# Elements of a tile from which LOADED is considered: it won nowhere on narrower rows.
-_WIDE = 8192
-# Policies that price what is computed again, so that materializations compare.
-_COMPARABLE = ("default", "occupancy")
 
 
 @dataclass(frozen=True)
@@ -317,73 +299,3 @@ def _variant(program: Program, choice: Materialization, reason: str, function: P
         group_plans=tuple(CooperativePlan.from_json(json.dumps(group)) for group in groups),
         refusal=text(attrs.PLAN_REFUSAL),
     )
-
-
-def materializations(
-    program: Program, kind: str, options: CompileOptions
-) -> tuple[tuple[tuple[Materialization, ...], ...], str]:
-    """Which shared tiles are kept, and whether views are: the target's order of preference.
-
-    Those of one rank are planned both, and the cost decides. And the reason of a CPU's planner,
-    which prefers one choice.
-    """
-    stated = options.shared_tile_materialization
-    keep = kind == "cuda"
-    if kind == "llvm":
-        mode, reason = stated, ""
-        if stated is None:
-            mode, reason = _on_processor(program, noalias=options.noalias is not False)
-        return ((Materialization(mode, False),),), reason
-    if stated is not None:
-        return (_early(program, kind, options, (Materialization(stated, keep),)),), ""
-    preserve, loaded, recompute = (
-        SharedTileMaterialization[n] for n in ("PRESERVE", "LOADED", "RECOMPUTE")
-    )
-    kept: tuple[Materialization, ...] = (Materialization(preserve, keep),)
-    staged = options.reduction_stripe_storage == "shared"
-    if keep and (staged or _wide(program)) and options.cost_policy in _COMPARABLE:
-        kept = (Materialization(preserve, True), Materialization(loaded, True))
-    kept = _early(program, kind, options, kept)
-    if options.explicit_request:
-        return (kept,), ""
-    # Beyond the stripe bound a row is read again rather than run by one thread.
-    last: tuple[tuple[Materialization, ...], ...] = ((Materialization(recompute, False),),)
-    if keep:
-        last = ((Materialization(preserve, False),), *last)
-    return (kept, *last), ""
-
-
-def _early(
-    program: Program, kind: str, options: CompileOptions, kept: tuple[Materialization, ...]
-) -> tuple[Materialization, ...]:
-    """The choices, and each with early views where the program has any."""
-    asked = options.reduction_early_views
-    comparable = options.cost_policy in _COMPARABLE
-    if kind != "cuda" or asked is False or not (asked or comparable):
-        return kept
-    if not any(_common(statement) for statement in walk(program)):
-        return kept
-    early = tuple(choice._replace(early_views=True) for choice in kept)
-    return early if asked else (*kept, *early)
-
-
-def _common(statement: Statement) -> bool:
-    """Whether a tile of a view is loaded that is the same for every program."""
-    if not isinstance(statement, Load) or statement.result.type.elements == 1:
-        return False
-    return all(isinstance(index, IndexConstant) for index in statement.origin)
-
-
-def _wide(program: Program) -> bool:
-    """Whether a tile is so long that computing it again may be cheaper than keeping it."""
-    return any(value.type.elements >= _WIDE for s in walk(program) for value in defined(s))
-
-
-def _on_processor(program: Program, *, noalias: bool) -> tuple[SharedTileMaterialization, str]:
-    preserve, again = (SharedTileMaterialization[n] for n in ("PRESERVE", "EXPENSIVE_ONLY"))
-    facts = MaterializationFacts(
-        kept=bytes_moved(program, preserve, noalias=noalias),
-        again=bytes_moved(program, again, noalias=noalias),
-    )
-    choice = choose_materialization(facts)
-    return (preserve if choice.keep else again), choice.reason

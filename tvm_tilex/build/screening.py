@@ -12,8 +12,9 @@ from typing import Any
 
 from tvm_tilex.analysis.admission import admit
 from tvm_tilex.analysis.proof_record import ProofRecord
+from tvm_tilex.build.materializations import Materialization, materializations
 from tvm_tilex.build.pipeline import before_planning, register_pipeline
-from tvm_tilex.build.schedule import Materialization, lowered, materializations
+from tvm_tilex.build.schedule import lowered
 from tvm_tilex.errors import MappingError, TilexError
 from tvm_tilex.ir import Program
 from tvm_tilex.ir.dimensions import dimensions_of
