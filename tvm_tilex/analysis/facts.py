@@ -35,20 +35,20 @@ def program_facts(subject: Subject) -> ProgramFacts:
         live_stripes=live_stripes(subject),
         views=view_stripes(subject),
         instructions=_instructions(subject),
-        late_reads=_late_reads(subject),
+        late_reads=sum(count for count, _, late in inputs if late),
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         vector_width=_vector_width(subject),
-        reads=sum(count for count, _ in inputs),
+        reads=sum(count for count, _, _ in inputs),
         cached_bytes=sum(
             count * element_bytes(load.source)
-            for count, load in inputs
+            for count, load, _ in inputs
             if not any(mentions(index, subject.row.root.loop_var) for index in load.indices)
         ),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),
-        bytes=sum(count * element_bytes(load.source) for count, load in inputs)
+        bytes=sum(count * element_bytes(load.source) for count, load, _ in inputs)
         + sum(d.count * element_bytes(d.store.buffer) for d in outputs),
     )
 
@@ -73,17 +73,6 @@ def _instructions(subject: Subject) -> int:
     )
 
 
-def _late_reads(subject: Subject) -> int:
-    """Global elements that domains load after the first reduction."""
-    late, found = False, 0
-    for _, expressions, node in subject.contexts():
-        if late and isinstance(node, Domain):
-            read = [load for part in expressions for load in loads(part)]
-            found += node.count * sum(load.source.scope() == "global" for load in read)
-        late = late or hasattr(node, "update")
-    return found
-
-
 def _times(node: Any) -> int:
     """How often a node's expressions are evaluated in a program."""
     if isinstance(node, Domain):
@@ -93,11 +82,16 @@ def _times(node: Any) -> int:
     return int(node.loop.extent.value) if isinstance(node, OrderedLoop) else 1
 
 
-def _global_loads(subject: Subject) -> Iterator[tuple[int, Any]]:
-    """Global loads of a program with how often each runs: once an element of its node."""
+def _global_loads(subject: Subject) -> Iterator[tuple[int, Any, bool]]:
+    """Global loads of a program: how often each runs, and whether in a domain behind a reduction.
+
+    A load runs once an element of its node.
+    """
+    reduced = False
     for _, expressions, node in subject.contexts():
-        count = _times(node)
+        count, late = _times(node), reduced and isinstance(node, Domain)
         for part in expressions:
             for load in loads(part):
                 if load.source.scope() == "global":
-                    yield count, load
+                    yield count, load, late
+        reduced = reduced or isinstance(node, ReductionLoop)

@@ -39,6 +39,7 @@ __all__ = [
     "is_repartition",
     "nodes",
     "read_row_program",
+    "serial_nest",
     "statements_of",
 ]
 
@@ -163,6 +164,15 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
         yield node
         if isinstance(node, Enclosing):
             yield from nodes(node.body)
+
+
+def serial_nest(statement: Any) -> tuple[list[Any], Any]:
+    """Perfectly nested serial loops, and the store that they repeat; None for anything else."""
+    loops: list[Any] = []
+    while isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.SERIAL:
+        loops.append(statement)
+        statement = statement.body
+    return loops, statement if isinstance(statement, tirx.BufferStore) else None
 
 
 def statements_of(body: Any) -> list[Any]:

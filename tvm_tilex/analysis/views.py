@@ -20,7 +20,7 @@ from tvm_tilex.analysis.buffers import BufferUses
 from tvm_tilex.analysis.dimensions import Ranges
 from tvm_tilex.analysis.guards import GuardedLoad, guarded_loads, statement_loads
 from tvm_tilex.analysis.purity import loads
-from tvm_tilex.analysis.structure import is_repartition
+from tvm_tilex.analysis.structure import is_repartition, serial_nest
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, Call, Op, Range, TensorLoad, Var, tirx
 
 __all__ = ["Snapshot", "find_snapshot"]
@@ -77,7 +77,7 @@ def find_snapshot(
 
     ``dimensions`` are the ranges of the function's dynamic extents.
     """
-    loops, store = _domain(body[position])
+    loops, store = serial_nest(body[position])
     if store is None or store.buffer.scope() != "local":
         return "not the definition of a local buffer"
     buffer, variables = store.buffer, tuple(loop.loop_var for loop in loops)
@@ -114,14 +114,6 @@ def _proved(load: GuardedLoad, dimensions: Ranges | None) -> bool:
 
 def _range(loop: Any) -> Any:
     return Range.from_min_extent(loop.min, loop.extent)
-
-
-def _domain(statement: Any) -> tuple[list[Any], Any]:
-    loops = []
-    while isinstance(statement, tirx.For) and statement.kind == tirx.ForKind.SERIAL:
-        loops.append(statement)
-        statement = statement.body
-    return loops, statement if isinstance(statement, tirx.BufferStore) else None
 
 
 def _is_identity(store: Any, loops: list[Any]) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 from tvm_tilex.analysis.buffers import buffer_uses
 from tvm_tilex.analysis.guards import guarded_loads
 from tvm_tilex.analysis.purity import mentions
-from tvm_tilex.analysis.structure import statements_of
+from tvm_tilex.analysis.structure import serial_nest, statements_of
 from tvm_tilex.analysis.widening import NARROW_FLOATS
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import (
@@ -145,13 +145,9 @@ def _early(load: Any, loops: list[Any], number: int, before: list[Any]) -> Any:
 
 
 def _domain(statement: Any) -> tuple[list[Any], Any]:
-    loops: list[Any] = []
-    marked = attrs.annotation(statement, attrs.DOMAIN) if isinstance(statement, tirx.For) else None
-    if marked is None:
+    """Loops of constant extents and the store of an element domain; no store otherwise."""
+    loops, store = serial_nest(statement)
+    known = all(isinstance(loop.extent, tirx.IntImm) for loop in loops)
+    if not loops or attrs.annotation(loops[0], attrs.DOMAIN) is None or not known:
         return [], None
-    while isinstance(statement, tirx.For):
-        if not isinstance(statement.extent, tirx.IntImm):
-            return [], None
-        loops.append(statement)
-        statement = statement.body
-    return loops, statement if isinstance(statement, tirx.BufferStore) else None
+    return loops, store
