@@ -98,8 +98,8 @@ def test_a_choice_without_a_plan_is_never_the_cheapest(monkeypatch):
     """Where one of the two is not even admitted, the other is taken."""
     real = schedule_module._planned
 
-    def unplanned(program, target, options, choice, dump):
-        mode, module, function = real(program, target, options, choice, dump)
+    def unplanned(program, target, reference, choice, dump):
+        mode, module, function = real(program, target, reference, choice, dump)
         if mode.tiles is LOADED:
             function = module
         return mode, module, function

@@ -241,13 +241,18 @@ def _alternatives(
     """
     planned: list[_Planned] = []
     refused: list[MappingError] = []
+    references: dict[SharedTileMaterialization, IRModule] = {}
     for choice in choices:
+        tiles = choice.tiles
+        if tiles not in references:
+            chosen = replace(options, shared_tile_materialization=tiles)
+            references[tiles] = lowered(program, chosen)
         named = contextlib.nullcontext()
         if dump is not None and len(choices) > 1:
             named = dump.alternative(str(choice))
         try:
             with named:
-                planned.append(_planned(program, target, options, choice, dump))
+                planned.append(_planned(program, target, references[tiles], choice, dump))
         except MappingError as error:
             refused.append(error)
     if not planned:
@@ -258,15 +263,14 @@ def _alternatives(
 def _planned(
     program: Program,
     target: Any,
-    options: CompileOptions,
+    reference: IRModule,
     choice: Materialization,
     dump: StageDump | None,
 ) -> _Planned:
-    module = lowered(program, replace(options, shared_tile_materialization=choice.tiles))
     if dump is not None:
-        dump.write("reference", module.script(), "py")
+        dump.write("reference", reference.script(), "py")
     passes = planning(target, keep_views=choice.keep_views, early_views=choice.early_views)
-    return choice, module, _passed(program, passes, module)
+    return choice, reference, _passed(program, passes, reference)
 
 
 def _passed(program: Program, passes: list[Any], module: IRModule) -> IRModule:
