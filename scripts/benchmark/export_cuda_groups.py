@@ -39,6 +39,8 @@ def attention():
             (128, 32, 128),
             (128, 32, 256),
             (64, 128, 128),
+            (64, 64, 64),
+            (64, 32, 64),
         ):
             constants = {"causal": causal, "block_queries": queries, "block_keys": keys}
             choices = CHOICES[:2] if keys == 64 else CHOICES[:1]
@@ -55,11 +57,14 @@ def matmul():
         (128, 128, 64, 128),
         (128, 256, 32, 256),
         (128, 64, 64, 128),
+        (128, 128, 32, 512),
+        (128, 128, 64, 512),
     ):
         constants = {"block_rows": rows, "block_columns": columns, "block_depth": depth}
         yield extents, constants, HALF, threads, ({},)
     constants = {"block_rows": 64, "block_columns": 64, "block_depth": 16}
-    yield extents, constants, ("float32",), 256, ({},)
+    for threads in (32, 64, 128, 256):
+        yield extents, constants, ("float32",), threads, ({},)
 
 
 def matmul_softmax():
