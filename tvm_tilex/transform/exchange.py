@@ -53,14 +53,23 @@ class Exchange:
         """What every threadgroup does first; nothing where there is no cluster."""
         return tirx.Evaluate(call(CLUSTER_ARRIVE, dtype="void")) if self.split else None
 
-    def publish(self, value: Any) -> tuple[Any, Any]:
-        """Statements that publish each SIMD group's ``value``, and the buffer of the partials."""
-        partials = self._allocate()
+    def publish(self, *values: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Statements that publish each SIMD group's ``values``, and a buffer of partials for each.
+
+        All go together: one barrier follows them.
+        """
+        first = not self.buffers
+        partials = tuple(self._allocate() for _ in values)
+        pairs = tuple(zip(partials, values, strict=True))
         if self.split:
-            return self._to_cluster(partials, value), partials
-        store = tirx.BufferStore(partials, value, [self._base + self._subgroup])
-        alone = tirx.IfThenElse(tirx.EQ(self._lane, self._integer(0)), store, None)
-        return sequence(alone, tirx.Evaluate(builder.tvm_storage_sync("shared"))), partials
+            return self._to_cluster(pairs, first), partials
+        stores = [
+            tirx.BufferStore(buffer, value, [self._base + self._subgroup])
+            for buffer, value in pairs
+        ]
+        alone = tirx.EQ(self._lane, self._integer(0))
+        leader = tirx.IfThenElse(alone, sequence(*stores), None)
+        return sequence(leader, tirx.Evaluate(builder.tvm_storage_sync("shared"))), partials
 
     def read(self, partials: Any, identity: Any) -> list[Any]:
         """What each lane reads of its program's partials; ``identity`` past their end."""
@@ -88,18 +97,20 @@ class Exchange:
         self.buffers.append(buffer)
         return buffer
 
-    def _to_cluster(self, partials: Any, value: Any) -> Any:
+    def _to_cluster(self, pairs: tuple[tuple[Any, Any], ...], first: bool) -> Any:
         subgroups = self._integer(self.plan.reduction_subgroups_per_program)
-        place = tirx.address_of(partials[self.rank * subgroups + self._subgroup])
         target = tirx.Cast("int32", self._lane)
-        store = tirx.Evaluate(call(CLUSTER_PUBLISH, place, target, value, dtype="void"))
+        stores = []
+        for partials, value in pairs:
+            place = tirx.address_of(partials[self.rank * subgroups + self._subgroup])
+            stores.append(tirx.Evaluate(call(CLUSTER_PUBLISH, place, target, value, dtype="void")))
         arrive, wait = (
             tirx.Evaluate(call(op, dtype="void")) for op in (CLUSTER_ARRIVE, CLUSTER_WAIT)
         )
         # Lane c writes into threadgroup c of the cluster, its own among them.
         to_each = self._lane < self._integer(self.plan.blocks_per_program)
-        started = wait if len(self.buffers) == 1 else None
-        return sequence(started, tirx.IfThenElse(to_each, store, None), arrive, wait)
+        started = wait if first else None
+        return sequence(started, tirx.IfThenElse(to_each, sequence(*stores), None), arrive, wait)
 
     def _integer(self, value: int) -> Any:
         return tirx.IntImm(self.dtype, value)

@@ -54,8 +54,7 @@ from tvm_tilex.analysis.structure import (
 )
 from tvm_tilex.analysis.widening import stored_type, stores_narrow
 from tvm_tilex.errors import MappingError
-from tvm_tilex.ir.ops import Combiner
-from tvm_tilex.ir.types import DTYPES, dtype_of
+from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.planner import stale
 from tvm_tilex.tirx import attrs
@@ -63,12 +62,10 @@ from tvm_tilex.tirx.compat import (
     IRModule,
     PrimFunc,
     TensorLoad,
-    call,
     structural_map,
     tirx,
     wait_copies,
 )
-from tvm_tilex.tirx.register import SUBGROUP
 from tvm_tilex.transform.common import (
     as_index,
     ceil_divided,
@@ -80,6 +77,7 @@ from tvm_tilex.transform.common import (
     tilex_pass,
     with_body,
 )
+from tvm_tilex.transform.distributed_reductions import DistributedReductions
 from tvm_tilex.transform.early_loads import early_loads
 from tvm_tilex.transform.exchange import Exchange
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
@@ -296,7 +294,9 @@ class _Mapper:
             return node.loop
         if isinstance(node, Enclosing):
             return with_body(node.loop, self._nodes(node.body))
-        return self._reduction(node) if isinstance(node, ReductionLoop) else self._domain(node)
+        if isinstance(node, ReductionLoop):
+            return self._reductions.emit(node.update)
+        return self._domain(node)
 
     def _allocate(self, node: Allocate) -> Any:
         """Keep replicated storage whole; shrink distributed storage to the worker's stripe."""
@@ -347,34 +347,11 @@ class _Mapper:
             return tirx.IfThenElse(active, mapped, None)
         return mapped
 
-    def _reduction(self, node: ReductionLoop) -> Any:
-        update, carry, zero = node.update, node.update.carry, self._integer(0)
-
-        def element(pack: Pack) -> Any:
-            variable = update.loop.loop_var
-            at = {variable: as_index(str(variable.ty.dtype), pack.element)}
-            contribution = self._own(substitute(update.contribution, at), pack)
-            folded = update.combine(carry[zero], contribution)
-            return self.vectors.pack(pack, tirx.BufferStore(carry, folded, [zero]))
-
-        def collective(value: Any) -> Any:
-            op = SUBGROUP[update.combiner]
-            return tirx.BufferStore(carry, call(op, value, dtype="float32"), [zero])
-
-        fold = self.execution.visit(update.extent, element, unroll=self.unroll)
-        first = collective(carry[zero])
-        if self.plan.independent_subgroups:
-            return sequence(fold, first)
-        exchange, partials = self.exchange.publish(carry[zero])
-        identity = tirx.FloatImm("float32", Combiner[update.combiner].identity(DTYPES["float32"]))
-        first_of_lane, *rest = self.exchange.read(partials, identity)
-        if not rest:
-            return sequence(fold, first, exchange, collective(first_of_lane))
-        gathered = [tirx.BufferStore(carry, first_of_lane, [zero])]
-        gathered += [
-            tirx.BufferStore(carry, update.combine(carry[zero], other), [zero]) for other in rest
-        ]
-        return sequence(fold, first, exchange, *gathered, collective(carry[zero]))
+    @property
+    def _reductions(self) -> DistributedReductions:
+        return DistributedReductions(
+            self.execution, self.vectors, self.exchange, self._own, self.unroll
+        )
 
 
 def _unflatten(domain: Domain, element: Any, integer: Any) -> dict[Any, Any]:

@@ -1,0 +1,92 @@
+"""Emits one distributed reduction: a worker's fold, then collectives of its SIMD groups.
+
+With S SIMD groups a program::
+
+    for chunk: carry[0] = op(carry[0], f(W * chunk + w))
+    carry[0] = subgroup(carry[0])
+    exchange of carry[0]                      # nothing of this where S = 1
+    carry[0] = subgroup(partials[lane] if lane < S else identity)
+
+Both collectives are uniform (spec section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_tilex.analysis.reduction import ReductionUpdate
+from tvm_tilex.ir.ops import Combiner
+from tvm_tilex.ir.types import DTYPES
+from tvm_tilex.tirx.compat import call, tirx
+from tvm_tilex.tirx.register import SUBGROUP
+from tvm_tilex.transform.common import as_index, sequence, substitute
+from tvm_tilex.transform.exchange import Exchange
+from tvm_tilex.transform.execution_map import ExecutionMap, Pack
+from tvm_tilex.transform.vector_access import VectorAccess
+
+__all__ = ["DistributedReductions"]
+
+
+@dataclass(frozen=True)
+class DistributedReductions:
+    """Emits the reductions of one plan.
+
+    ``own`` reads distributed storage in a pack's own slots; ``unroll`` is how many chunks an
+    iteration of a fold covers.
+    """
+
+    execution: ExecutionMap
+    vectors: VectorAccess
+    exchange: Exchange
+    own: Callable[[Any, Pack], Any]
+    unroll: int
+
+    def emit(self, update: ReductionUpdate) -> Any:
+        """The reduction of ``update``; its carry holds the result in every worker."""
+        carry = self._carry(update)
+        fold, first = self.fold(update, update.contribution), self.collective(update, carry)
+        if self.execution.plan.independent_subgroups:
+            return sequence(fold, first)
+        exchange, (partials,) = self.exchange.publish(carry)
+        entries = self.exchange.read(partials, identity(update))
+        return sequence(fold, first, exchange, self.gather(update, entries))
+
+    def fold(self, update: ReductionUpdate, contribution: Any) -> Any:
+        """Fold ``contribution`` over the worker's elements into the carry."""
+        variable = update.loop.loop_var
+
+        def element(pack: Pack) -> Any:
+            at = {variable: as_index(str(variable.ty.dtype), pack.element)}
+            own = self.own(substitute(contribution, at), pack)
+            return self.vectors.pack(pack, self._store(update, self._combined(update, own)))
+
+        return self.execution.visit(update.extent, element, unroll=self.unroll)
+
+    def collective(self, update: ReductionUpdate, value: Any) -> Any:
+        """Combine ``value`` over the lanes of each SIMD group into the carry."""
+        return self._store(update, call(SUBGROUP[update.combiner], value, dtype="float32"))
+
+    def gather(self, update: ReductionUpdate, entries: list[Any]) -> Any:
+        """Combine what a lane has read of the partials, then over the lanes, into the carry."""
+        first, *rest = entries
+        if not rest:
+            return self.collective(update, first)
+        gathered = [self._store(update, first)]
+        gathered += [self._store(update, self._combined(update, other)) for other in rest]
+        return sequence(*gathered, self.collective(update, self._carry(update)))
+
+    def _carry(self, update: ReductionUpdate) -> Any:
+        return update.carry[self.execution.integer(0)]
+
+    def _combined(self, update: ReductionUpdate, value: Any) -> Any:
+        return update.combine(self._carry(update), value)
+
+    def _store(self, update: ReductionUpdate, value: Any) -> Any:
+        return tirx.BufferStore(update.carry, value, [self.execution.integer(0)])
+
+
+def identity(update: ReductionUpdate) -> Any:
+    """The exact identity of an update's combiner (spec section 3)."""
+    return tirx.FloatImm("float32", Combiner[update.combiner].identity(DTYPES["float32"]))
