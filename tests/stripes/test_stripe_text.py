@@ -64,6 +64,19 @@ def test_a_label_is_loaded_while_copies_are_on_their_way():
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(("name", "views"), [("rmsnorm", 1), ("layernorm", 2)])
+def test_early_views_are_loaded_while_copies_are_on_their_way(name, views):
+    options = {"reduction_lane_elements": 4, "reduction_early_views": True, **SHARED}
+    text = kernel_of(compiled(name, 3, 1024, **options))
+    body = text[text.index("{") :]
+    loads = [found.start() for found in re.finditer(r"\*\(float4\*\)\((?:weight|bias)_ptr", body)]
+    (wait,) = (found.start() for found in re.finditer(r"tilex_wait_copies\(\);", body))
+    read = re.search(r"= \*\(float4\*\)\(staged_ptr", body).start()
+    assert len(loads) == views
+    assert body.index("tilex_copy_async_16(") < min(loads)
+    assert max(loads) < wait < read
+
+
 @pytest.mark.parametrize("offset", [0, 8, 2])
 def test_a_base_that_is_not_aligned_gets_scalar_accesses(offset):
     """Copies of 16 bytes begin at multiples of 16, which an argument's address may not be."""

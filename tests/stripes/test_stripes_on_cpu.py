@@ -31,6 +31,7 @@ def test_every_number_is_widened_exactly(dtype, storage, tmp_path):
     assert np.array_equal(out[number].view(np.uint32), wide[number].view(np.uint32))
 
 
+EARLY = {"reduction_early_views": True}
 LOADED = {"shared_tile_materialization": "loaded"}
 # kernel, storage type, rows, columns, threads, Q, V, more options
 CASES = {
@@ -49,6 +50,8 @@ CASES = {
     "two views packed": ("residual_layernorm", "float32", 3, 260, 128, 2, 4, LOADED),
     "a label read early": ("cross_entropy", "float16", 3, 512, 64, 1, 8, {}),
     "a weight beside": ("layernorm", "bfloat16", 3, 520, 64, 1, 8, {}),
+    "weights read early": ("layernorm", "bfloat16", 3, 520, 64, 1, 8, EARLY),
+    "weights read early, packed": ("rmsnorm", "float32", 5, 512, 128, 2, 4, EARLY),
 }
 
 

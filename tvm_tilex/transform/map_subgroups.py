@@ -268,15 +268,15 @@ class _Mapper:
     def _nodes(self, body: tuple[Any, ...]) -> Any:
         """The statements of ``body``, nodes and statements that are realized already.
 
-        Copies into stripes overlap until one may be read, which replicated statements never do.
+        Copies into stripes overlap, with each other and with what reads no staged tile: the loads
+        of early views are on their way before the wait.
         """
         statements: list[Any] = []
         waiting = False
         for node in body:
             mapped = self._node(node) if isinstance(node, Node) else node
             copies = self.vectors.copies_pending()
-            reads = isinstance(node, Domain | ReductionLoop | Enclosing)
-            if waiting and reads and not copies:
+            if waiting and not copies and isinstance(node, Node) and self.stripes.stages(node):
                 statements.append(tirx.Evaluate(wait_copies()))
                 waiting = False
             statements.append(mapped)

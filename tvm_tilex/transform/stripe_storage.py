@@ -20,11 +20,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_tilex.analysis.structure import Domain
+from tvm_tilex.analysis.structure import Domain, Enclosing, Node, OrderedLoop, ReductionLoop
 from tvm_tilex.analysis.widening import stored_type, viewed
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.resources import stripe_packs
-from tvm_tilex.tirx.compat import call, tirx
+from tvm_tilex.tirx.compat import TensorLoad, call, structural_walk, tirx
 from tvm_tilex.tirx.register import WIDEN
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 
@@ -101,6 +101,17 @@ class StripeStorage:
         """Whether ``buffer`` is a distributed tile."""
         return buffer in self._types
 
+    def stages(self, node: Node) -> bool:
+        """Whether a node loads or stores elements of a staged tile."""
+        found: list[Any] = []
+        visitors = [
+            (TensorLoad, lambda load: found.append(load.source)),
+            (tirx.BufferStore, lambda store: found.append(store.buffer)),
+        ]
+        for part in _parts(node):
+            structural_walk(part, visitors)
+        return any(buffer in self._bases for buffer in found)
+
     def read(self, load: Any, pack: Pack) -> Any:
         """The worker's own element, in place of ``load`` (the audit proved the ownership)."""
         storage, slot = self._place(load.source, pack)
@@ -122,3 +133,12 @@ class StripeStorage:
         chunk = pack.chunk * integer(threads) + integer(self._bases[buffer] * threads)
         first = (chunk + self.thread) * integer(elements) if elements > 1 else chunk + self.thread
         return self.staged, first if pack.lane_element is None else first + pack.lane_element
+
+
+def _parts(node: Node) -> tuple[Any, ...]:
+    """The statements and expressions of a node that may touch a distributed tile."""
+    if isinstance(node, Domain):
+        return (node.store,) if node.condition is None else (node.store, node.condition)
+    if isinstance(node, ReductionLoop):
+        return (node.update.loop,)
+    return (node.loop,) if isinstance(node, Enclosing | OrderedLoop) else ()
