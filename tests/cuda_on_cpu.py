@@ -133,6 +133,10 @@ static void tilex_wait_copies() {
   for (auto& copy : pending[here]) memcpy(copy.to, copy.from, copy.size);
   pending[here].clear();
 }
+static void tilex_load_streamed_16(void* to, const void* from) {
+  misaligned += (uintptr_t)to % 16 || (uintptr_t)from % 16;
+  memcpy(to, from, 16);
+}
 static uint16_t __half_as_ushort(half h) { uint16_t bits; memcpy(&bits, &h, 2); return bits; }
 static uint16_t __bfloat16_as_ushort(nv_bfloat16 b) { return b.bits; }
 static float emu_ex2(float x) {

@@ -42,6 +42,7 @@ __all__ = [
     "has_scalef",
     "ir",
     "ldmatrix",
+    "load_streamed",
     "mma_m16n8k16",
     "name",
     "prim_func_pass",
@@ -131,6 +132,27 @@ def copy_async(to: Any, source: Any, size: int) -> Any:
     code = _COPY_ASYNC.format(size=size, cache="cg" if size == 16 else "ca")
     pointers = tirx.address_of(to), tirx.address_of(source)
     return op.cuda_func_call(f"tilex_copy_async_{size}", *pointers, source_code=code)
+
+
+# Not volatile: the memory is nobody's to write, so that loads may move past anything.
+_LOAD_STREAMED = """
+__forceinline__ __device__ void tilex_load_streamed_16(void* to, const void* from) {
+  uint4 value;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(__cvta_generic_to_global(from)));
+  *static_cast<uint4*>(to) = value;
+}
+"""
+
+
+def load_streamed(to: Any, source: Any) -> Any:
+    """Load 16 bytes, from an element of a view that nothing writes, into a private array.
+
+    They take no place in the first-level cache (PTX ISA 7.4, compute capability 7.0).
+    """
+    pointers = tirx.address_of(to), tirx.address_of(source)
+    return cuda_function("tilex_load_streamed_16", *pointers, source=_LOAD_STREAMED, dtype="void")
 
 
 def wait_copies() -> Any:

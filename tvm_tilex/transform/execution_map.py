@@ -104,6 +104,11 @@ class ExecutionMap:
             statements.append(body(self._pack(self.integer(full), count)))
         return sequence(*statements)
 
+    def unrolls(self, count: int, unroll: int = 1) -> bool:
+        """Whether :meth:`visit` of ``count`` elements leaves no loop over chunks at run time."""
+        iterations = count // (self.plan.workers * self.plan.lane_elements) // unroll
+        return iterations <= 1 or self._short(iterations, unroll)
+
     def _chunks(self, iterations: int, unroll: int, body: Callable[[Pack], Any]) -> Any:
         """The chunk loop; an iteration holds ``unroll`` chunks one after the other."""
         loop = tirx.Var("chunk", self.dtype)
@@ -116,12 +121,17 @@ class ExecutionMap:
         ]
         if iterations <= 1:
             return sequence(*copies)
-        # Stripes stay in registers only if their slots are constants after unrolling; a longer
-        # loop holds no stripe, and unrolled whole it would spill.
-        elements = iterations * unroll * self.plan.lane_elements
-        short = elements <= _UNROLLED_SCALARS * self.scalar_elements
-        hint = {"pragma_unroll": True} if self.hint_unroll and short else None
+        hint = {"pragma_unroll": True} if self._short(iterations, unroll) else None
         return serial(loop, iterations, sequence(*copies), annotations=hint)
+
+    def _short(self, iterations: int, unroll: int) -> bool:
+        """Whether the device compiler is asked to unroll a chunk loop whole.
+
+        Stripes stay in registers only if their slots are constants after unrolling; a longer loop
+        holds no stripe, and unrolled whole it would spill.
+        """
+        elements = iterations * unroll * self.plan.lane_elements
+        return self.hint_unroll and elements <= _UNROLLED_SCALARS * self.scalar_elements
 
     def _pack(self, chunk: Any, bound: int | None) -> Pack:
         elements = self.plan.lane_elements

@@ -84,6 +84,7 @@ from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
+from tvm_tilex.transform.streamed_loads import streamed_views
 from tvm_tilex.transform.stripe_storage import StripeStorage
 from tvm_tilex.transform.vector_access import VectorAccess
 
@@ -125,6 +126,10 @@ class MapSubgroups:
             cuda=wanted.kind == "cuda",
             narrow_results=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
         )
+        if wanted.streams:
+            vectors.streamed = streamed_views(
+                admission.program, mapper.execution, written=written, unroll=mapper.unroll
+            )
         prove_staging(mapper.stripes.packs, plan.threads, plan.lane_elements)
         mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
         if vectors.alignment:

@@ -30,6 +30,12 @@ class Realization:
     explicit: bool
     options: CompileOptions
     family: str | None = None
+    capability: int = 0  # of a CUDA device: 10 * major + minor
+
+    @property
+    def streams(self) -> bool:
+        """Whether loads can leave the first-level cache alone (PTX ISA 7.4: from 7.0 on)."""
+        return self.capability >= 70
 
     @property
     def vectors(self) -> dict[str, int]:
@@ -68,7 +74,8 @@ def realization_of(
     chosen = given or CompileOptions()
     explicit = chosen.explicit_request or _binds_subgroups(function)
     enabled, reason = _enabled(kind, facts, given, explicit)
-    return Realization(kind, facts, enabled, reason, explicit, chosen, _family(target))
+    capability = compute_capability(target) if kind == "cuda" else 0
+    return Realization(kind, facts, enabled, reason, explicit, chosen, _family(target), capability)
 
 
 def _family(target: Any | None) -> str | None:

@@ -18,6 +18,11 @@ into a staged one by one asynchronous copy where it has 4, 8 or 16 bytes::
 
     tilex_copy_async_16(&staged[...], &x[row, first])
 
+A load of 16 bytes of a view that is streamed is a call too
+(:mod:`tvm_tilex.transform.streamed_loads`)::
+
+    tilex_load_streamed_16(&x_pack[part * L], &x[row, first + part * L])
+
 No copy begins before what the thread itself may have stored there: memory that the function stores
 to is loaded instead. Whoever emits the reads waits for the copies (:meth:`copies_pending`).
 
@@ -29,6 +34,7 @@ the base itself is checked at launch. An access under a lazy condition is never 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +45,7 @@ from tvm_tilex.tirx.compat import (
     TensorLoad,
     copy_async,
     element_bytes,
+    load_streamed,
     structural_equal,
     structural_map,
     tirx,
@@ -50,19 +57,22 @@ __all__ = ["VectorAccess"]
 
 _STAGED = "shared.dyn"
 _COPIED_BYTES = (4, 8, 16)  # of one asynchronous copy
+_STREAMED_BYTES = 16  # of one load that leaves the first-level cache alone
 
 
 @dataclass
 class VectorAccess:
     """Rewrites packs for a target's vectors of ``max_lanes`` elements and ``max_bytes`` bytes.
 
-    ``written`` are the buffers that the function stores to; ``alignment`` collects, by parameter
+    ``written`` are the buffers that the function stores to, ``streamed`` views of which it loads
+    each element once; ``alignment`` collects, by parameter
     name, the bytes that its base must be a multiple of.
     """
 
     max_lanes: int
     max_bytes: int
     written: frozenset[Any] = frozenset()
+    streamed: frozenset[Any] = frozenset()
     alignment: dict[str, int] = field(default_factory=dict)
     _pending: bool = False
 
@@ -115,12 +125,10 @@ class VectorAccess:
             first = load.source[tuple(_at(index, pack, zero) for index in load.indices)]
             return [tirx.Evaluate(copy_async(to, first, width))]
 
-        def move(at: Any) -> Any:
-            indices = [_at(index, pack, at) for index in load.indices]
-            slots = [_at(slot, pack, at) for slot in store.indices]
-            return tirx.BufferStore(store.buffer, load.source[tuple(indices)], slots)
+        def slots(at: Any) -> list[Any]:
+            return [_at(slot, pack, at) for slot in store.indices]
 
-        return self._move(pack, load.source, move)
+        return self._fetch(pack, load, store.buffer, slots)
 
     def copies_pending(self) -> bool:
         """Whether copies have been started since the last question, which must be waited for."""
@@ -167,11 +175,24 @@ class VectorAccess:
         )
 
     def _load(self, pack: Pack, load: Any, buffer: Any) -> list[Any]:
-        def move(at: Any) -> Any:
-            indices = [_at(index, pack, at) for index in load.indices]
-            return tirx.BufferStore(buffer, load.source[tuple(indices)], [at])
+        return self._fetch(pack, load, buffer, lambda at: [at])
 
-        return self._move(pack, load.source, move)
+    def _fetch(self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any]) -> list[Any]:
+        """Move the pack's elements of ``load`` to ``slots`` of a private or a staged ``buffer``."""
+        memory = load.source
+        streamed = memory in self.streamed and buffer.scope() == "local"
+        lanes = self._lanes(pack, memory)
+
+        def element(at: Any) -> Any:
+            return memory[tuple(_at(index, pack, at) for index in load.indices)]
+
+        if streamed and lanes * element_bytes(memory) == _STREAMED_BYTES:
+            self._align(memory, _STREAMED_BYTES)
+            dtype = str(pack.element.ty.dtype)
+            firsts = [tirx.IntImm(dtype, lane) for lane in range(0, pack.width, lanes)]
+            calls = [load_streamed(buffer[tuple(slots(at))], element(at)) for at in firsts]
+            return [tirx.Evaluate(call) for call in calls]
+        return self._move(pack, memory, lambda at: tirx.BufferStore(buffer, element(at), slots(at)))
 
     def _store(self, pack: Pack, store: Any, buffer: Any) -> list[Any]:
         def move(at: Any) -> Any:

@@ -1,0 +1,236 @@
+"""Vectors that leave the first-level cache alone: which kernels have them, and their values."""
+
+import re
+
+import cuda_on_cpu
+import numpy as np
+import pytest
+from stripe_runs import VIEW, compiled, kernel_of, launched
+
+import tvm_tilex as tx
+
+CALL = re.compile(r"tilex_load_streamed_16\(\(&\((\w+)\[.*?\]\)\), \(&\((\w+)\[")
+
+
+def streamed(artifact):
+    """The views that the text streams."""
+    return {source.removesuffix("_ptr") for _, source in CALL.findall(kernel_of(artifact))}
+
+
+READERS = ["row_sum", "row_max", "minmax", "logsumexp"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_kernel_that_only_reads_streams_its_rows(name, dtype):
+    artifact = compiled(name, 64, 1024, dtype)
+    assert streamed(artifact) == {"x"}
+    assert artifact.source.count("ld.global.nc.L1::no_allocate.v4.u32") == 1
+    assert not re.search(r"= \*\((?:float4|uint4)\*\)\(x_ptr", kernel_of(artifact))
+    assert artifact.alignment["x"] == 16
+
+
+def test_an_element_read_beside_the_row_is_no_second_pass():
+    artifact = compiled("cross_entropy", 64, 1024)
+    assert streamed(artifact) == {"logits"}
+    assert re.search(r"= logits_ptr\[", kernel_of(artifact))  # the label's
+
+
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm", "layernorm", "residual_layernorm"])
+def test_a_kernel_that_writes_what_it_reads_does_not(name):
+    for early in (False, True):
+        artifact = compiled(name, 64, 1024, reduction_early_views=early)
+        assert "streamed" not in artifact.source and "float4" in artifact.source
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"reduction_lane_elements": 1}, {"reduction_lane_elements": 2}, {"vector_access": False}],
+    ids=str,
+)
+def test_narrower_loads_stay(options):
+    assert "streamed" not in compiled("row_sum", 64, 1024, **options).source
+
+
+def test_wider_packs_are_several_vectors():
+    text = kernel_of(compiled("row_sum", 64, 512, threads_per_group=64, reduction_lane_elements=8))
+    assert len(CALL.findall(text)) == 2
+
+
+# elements a worker has in the loop -> 64 numbers of FP32 are unrolled, 128 of 16 bits
+@pytest.mark.parametrize(
+    ("dtype", "columns", "whole"),
+    [
+        ("float32", 32 * 64, True),
+        ("float32", 32 * 68, False),
+        ("bfloat16", 32 * 128, True),
+        ("bfloat16", 32 * 136, False),
+    ],
+)
+def test_a_loop_at_run_time_keeps_plain_loads(dtype, columns, whole):
+    elements = 4 if dtype == "float32" else 8
+    artifact = compiled(
+        "row_sum", 8, columns, dtype, threads_per_group=32, reduction_lane_elements=elements
+    )
+    assert bool(streamed(artifact)) == whole
+    (loop,) = re.findall(r"(#pragma unroll\n\s*)?for \(int chunk = 0", kernel_of(artifact))
+    assert bool(loop) == whole
+
+
+def test_a_part_of_a_loop_that_is_unrolled_by_an_option_is_still_a_loop():
+    options = {"threads_per_group": 32, "reduction_lane_elements": 4}
+    long = compiled("row_sum", 8, 32 * 128, reduction_unroll=2, **options)
+    assert streamed(long) == set()
+
+
+def test_staged_rows_are_copied():
+    artifact = compiled("logsumexp", 64, 1024, reduction_stripe_storage="shared")
+    assert "tilex_copy_async_16(" in artifact.source and streamed(artifact) == set()
+
+
+@pytest.mark.parametrize("arch", ["sm_60", "sm_70", None])
+def test_the_device_must_have_the_instruction(arch):
+    target = {"kind": "cuda", "max_num_threads": 1024, "thread_warp_size": 32}
+    target |= {} if arch is None else {"arch": arch}
+    entry = tx.kernels.catalog()["row_sum"]
+    artifact = tx.compile(entry.kernel, *entry.specs(64, 1024), target=target)
+    stated = str(artifact.target.attrs.get("arch", ""))
+    assert ("streamed" in artifact.source) == (int(stated.removeprefix("sm_") or 0) >= 70)
+    assert stated == arch or arch is None
+
+
+@pytest.mark.parametrize("target", ["metal", "llvm"])
+def test_other_targets_have_no_such_load(target):
+    artifact = compiled("row_sum", 64, 1024, target=target)
+    assert "streamed" not in artifact.source + artifact.scheduled.script()
+
+
+@tx.tile_kernel
+def weighted(
+    x: VIEW[tx.float32, 2],
+    w: VIEW[tx.float32, 1],
+    out: VIEW[tx.float32, 1, tx.Out],
+):
+    """A product with a vector that every program reads."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        row = x[tx.coord(nest.index(), 0), tx.shape(one, columns)]
+        total = tx.reduce(row * w[tx.coord(0), tx.shape(columns)], columns, tx.add)
+        out(tx.coord(nest.index()), tx.shape(one)).store(total)
+
+
+@tx.tile_kernel
+def shared(
+    x: VIEW[tx.float32, 2],
+    y: VIEW[tx.float32, 2],
+    out: VIEW[tx.float32, 1, tx.Out],
+):
+    """Each row of ``x`` belongs to four programs."""
+    rows, columns = tx.axis("rows", y.extent(0)), tx.axis("columns", y.extent(1))
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        row = x[tx.coord(nest.index() // 4, 0), tx.shape(one, columns)]
+        total = tx.reduce(
+            row * y[tx.coord(nest.index(), 0), tx.shape(one, columns)], columns, tx.add
+        )
+        out(tx.coord(nest.index()), tx.shape(one)).store(total)
+
+
+@tx.tile_kernel
+def twice(x: VIEW[tx.float32, 2], out: VIEW[tx.float32, 1, tx.Out]):
+    """The sum of squares of what is left of the mean: two passes, unless the row is kept."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        row = x[tx.coord(nest.index(), 0), tx.shape(one, columns)]
+        again = x[tx.coord(nest.index(), 0), tx.shape(one, columns)]
+        peak = tx.reduce(row, columns, tx.maximum)
+        total = tx.reduce(again * again, columns, tx.add)
+        out(tx.coord(nest.index()), tx.shape(one)).store(total - peak)
+
+
+@tx.tile_kernel
+def grown(
+    x: VIEW[tx.float32, 2],
+    y: VIEW[tx.float32, 2, tx.InOut],
+    out: VIEW[tx.float32, 1, tx.Out],
+):
+    """Sums of long rows, added to each element of short ones."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    one, short = tx.axis("one", 1), tx.axis("short", y.extent(1))
+    for nest in tx.parallel(tx.shape(rows)):
+        origin = tx.coord(nest.index(), 0)
+        total = tx.reduce(x[origin, tx.shape(one, columns)], columns, tx.add)
+        y(origin, tx.shape(one, short)).store(y[origin, tx.shape(one, short)] + total)
+        out(tx.coord(nest.index()), tx.shape(one)).store(total)
+
+
+def data(*shapes):
+    rng = np.random.default_rng(4)
+    return [rng.integers(-8, 9, shape).astype("f") for shape in shapes]
+
+
+CASES = {
+    "a vector of every program": (weighted, [(8, 512), (512,)], {"x"}),
+    "rows of four programs": (shared, [(2, 512), (8, 512)], {"y"}),
+    "two passes": (twice, [(8, 512)], set()),
+    "a row that is written": (grown, [(8, 4096), (8, 128)], {"x"}),
+}
+
+
+@pytest.mark.skipif(not cuda_on_cpu.available(), reason="no g++")
+@pytest.mark.parametrize("case", CASES)
+def test_only_rows_that_one_program_reads_once_are_streamed(case, tmp_path):
+    kernel, shapes, views = CASES[case]
+    options = tx.CompileOptions(
+        threads_per_group=64,
+        reduction_lane_elements=4,
+        shared_tile_materialization="recompute" if kernel is twice else "preserve",
+    )
+    specs = [*shapes, (8,)]
+    artifact = tx.compile(kernel, *specs, target="cuda", options=options)
+    assert streamed(artifact) == views
+    arrays = [*data(*shapes), np.empty(8, np.float32)]
+    x, other = arrays[0].copy(), arrays[1].copy()
+    cuda_on_cpu.run(artifact, arrays, tmp_path)
+    if kernel is grown:
+        assert np.array_equal(arrays[1], other + x.sum(1)[:, None])
+    want = {
+        weighted: lambda: x @ other,
+        shared: lambda: (np.repeat(x, 4, axis=0) * other).sum(1),
+        twice: lambda: (x * x).sum(1) - x.max(1),
+        grown: lambda: x.sum(1),
+    }[kernel]()
+    assert np.array_equal(arrays[-1], want)  # integers: every order gives the same sum
+
+
+# kernel, type, rows, columns, threads, Q, V
+RUNS = [
+    ("row_sum", "float32", 3, 1024, 64, 1, 4),
+    ("row_sum", "bfloat16", 5, 520, 64, 2, 8),  # a bounded tail, a guarded last group
+    ("row_max", "float16", 5, 1000, 128, 2, 8),  # a replayed one
+    ("row_sum", "float32", 3, 520, 32, 1, 8),  # two vectors a pack
+    ("minmax", "bfloat16", 3, 1024, 64, 1, 8),
+    ("logsumexp", "float32", 3, 516, 64, 1, 4),
+    ("cross_entropy", "bfloat16", 3, 1024, 64, 1, 8),
+]
+
+
+@pytest.mark.skipif(not cuda_on_cpu.available(), reason="no g++")
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_streaming_changes_no_bit(run, tmp_path):
+    name, dtype, rows, columns, threads, packed, elements = run
+    found = []
+    for access in (True, False):
+        options = {
+            "threads_per_group": threads,
+            "reduction_programs_per_group": packed,
+            "reduction_lane_elements": elements,
+            "vector_access": access,
+        }
+        folder = tmp_path / str(access)
+        folder.mkdir()
+        assert bool(streamed(compiled(name, rows, columns, dtype, **options))) == access
+        found.append(launched(name, rows, columns, dtype, folder, **options))
+    assert found[0] == found[1]
