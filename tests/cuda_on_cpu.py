@@ -4,8 +4,8 @@ The kernel's body is compiled by g++ as it stands, with CUDA's names defined her
 assembly of ldmatrix, mma, cp.async becomes calls of functions that follow the PTX ISA. Threads run
 one after the other between synchronizations, so that a missing one may go unnoticed: races are the
 Metal simulator's to find. An asynchronous copy happens when its thread waits for it, so that a
-missing wait does not. Dynamic shared memory begins as NaN. The hardware's exponential is off by all
-that PTX allows.
+missing wait does not. A synchronization that not all threads reach is reported. Dynamic shared
+memory begins as NaN. The hardware's exponential is off by all that PTX allows.
 """
 
 import ctypes
@@ -65,10 +65,11 @@ static Dim threadIdx, blockIdx;
 static std::vector<ucontext_t> fibers; static ucontext_t home;
 static std::vector<char> done; static int here, THREADS; static long generation; static int arrived;
 static std::vector<long> warp_generation; static std::vector<int> warp_arrived;
+static long progress;
 static void yield() { int me = here; swapcontext(&fibers[me], &home); here = me; threadIdx.x = me; }
 static void meet(int& count, long& gen, int size) {
   long mine = gen;
-  if (++count == size) { count = 0; ++gen; } else while (gen == mine) yield();
+  if (++count == size) { count = 0; ++gen; ++progress; } else while (gen == mine) yield();
 }
 static void __syncthreads() { meet(arrived, generation, THREADS); }
 static void warp() { meet(warp_arrived[here / 32], warp_generation[here / 32], 32); }
@@ -164,19 +165,20 @@ extern "C" void launch(int grid, int threads, int dynamic_bytes, void** argument
       fibers[t].uc_link = &home; makecontext(&fibers[t], body, 0);
     }
     for (int left = threads; left;) {
-      left = 0;
+      left = 0; long before = progress;
       for (int t = 0; t < threads; ++t)
         if (!done[t]) {
           here = t; threadIdx.x = t;
           swapcontext(&home, &fibers[t]);
-          left += !done[t];
+          left += !done[t]; progress += done[t];
         }
+      if (left && progress == before) { faults[3] = left; return; }
     }
     for (auto& copies : pending) abandoned += copies.size(), copies.clear();
     for (size_t at = dynamic_bytes; at < sizeof dynamic_arena; ++at)
       outside += dynamic_arena[at] != 0xff;
   }
-  faults[0] = misaligned; faults[1] = abandoned; faults[2] = outside;
+  faults[0] = misaligned; faults[1] = abandoned; faults[2] = outside; faults[3] = 0;
 }
 """
 
@@ -271,7 +273,7 @@ def run(artifact, arrays, folder, **dimensions):
     pointers = [arrays[names.index(name)].ctypes.data for name in launch.buffers]
     assert all(array.flags.c_contiguous for array in arrays)
     loaded = ctypes.CDLL(str(library))
-    faults = (ctypes.c_int * 3)()
+    faults = (ctypes.c_int * 4)()
     loaded.launch(
         launch.grid[0],
         launch.group[0],
@@ -279,5 +281,6 @@ def run(artifact, arrays, folder, **dimensions):
         (ctypes.c_void_p * len(pointers))(*pointers),
         faults,
     )
-    assert list(faults) == [0, 0, 0], "copies misaligned or not waited for, or bytes outside"
+    assert faults[3] == 0, f"{faults[3]} threads wait for others that do not come"
+    assert list(faults[:3]) == [0, 0, 0], "copies misaligned or not waited for, or bytes outside"
     return np.asarray(arrays[-1])

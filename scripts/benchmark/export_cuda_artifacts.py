@@ -32,7 +32,7 @@ SHAPES = (
     (512, 131072),
     (8191, 4095),
 )
-AUTOMATIC = (0, 0, 0, 0, None, None, None)
+AUTOMATIC = (0, 0, 0, 0, None, None, None, 0)
 
 
 # Which tiles are kept, where, and whether weights are loaded early: values of three options.
@@ -47,7 +47,7 @@ KEPT = (
 
 
 def grid(columns: int, item_bytes: int) -> list[tuple]:
-    """(threads, Q, V, C, what is kept, where, early) worth measuring for a width."""
+    """(threads, Q, V, C, what is kept, where, early, R) worth measuring for a width."""
     widest = 16 // item_bytes
     elements = widest if columns % widest == 0 else 1
     plans = []
@@ -70,7 +70,21 @@ def grid(columns: int, item_bytes: int) -> list[tuple]:
                     if scalars > (256 if kept == "recompute" or where == "shared" else 128):
                         continue
                     threads = 32 * subgroups * packed
-                    plans.append((threads, packed, elements, blocks, kept, where, early))
+                    plans.append((threads, packed, elements, blocks, kept, where, early, 1))
+    return plans + _shared_grid(columns, elements)
+
+
+def _shared_grid(columns: int, elements: int) -> list[tuple]:
+    """The plans of narrow rows whose SIMD groups serve R of them."""
+    plans = []
+    for sharing in (2, 4) if columns <= 1024 else ():
+        scalars = columns * sharing / 32
+        for threads in (32, 64, 128, 256):
+            for kept, where, early in KEPT:
+                if where == "shared" or scalars > (256 if kept == "recompute" else 128):
+                    continue
+                packed = threads * sharing // 32
+                plans.append((threads, packed, elements, 1, kept, where, early, sharing))
     return plans
 
 
@@ -99,12 +113,13 @@ def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> N
 
 
 def _row(entry, shape, dtype, wanted):
-    threads, packed, lane_elements, blocks, kept, where, early = wanted
+    threads, packed, lane_elements, blocks, kept, where, early, sharing = wanted
     options = tx.CompileOptions(
         threads_per_group=threads,
         reduction_programs_per_group=packed,
         reduction_lane_elements=lane_elements,
         reduction_blocks_per_program=blocks,
+        reduction_programs_per_subgroup=sharing,
         shared_tile_materialization=kept,
         reduction_stripe_storage=where,
         reduction_early_views=early,

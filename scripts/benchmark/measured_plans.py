@@ -61,11 +61,13 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
                 _REFUSED.append((row["operator"], *row["shape"], record["dtype"]))
                 continue
             cell = (row["operator"], *row["shape"], record["dtype"])
+            sharing = row.get("R") or 1  # absent where programs had whole SIMD groups
             choices = {
-                "threads_per_group": 32 * row["S"] * row["Q"],
+                "threads_per_group": 32 * row["S"] * row["Q"] // sharing,
                 "reduction_programs_per_group": row["Q"],
                 "reduction_lane_elements": row["V"],
                 "reduction_blocks_per_program": row.get("C") or 1,
+                "reduction_programs_per_subgroup": sharing,
                 "shared_tile_materialization": row["materialization"],
                 "reduction_stripe_storage": "shared" if row.get("staged_bytes") else "register",
                 "reduction_early_views": row.get("early", False),
@@ -115,16 +117,17 @@ def _facts(cell: Cell, choices: dict[str, Any]) -> list[CostFacts]:
 
 def _shape(facts: CostFacts) -> tuple[int, ...]:
     blocks, staged = facts.blocks_per_program, facts.staged_bytes > 0
-    return facts.subgroups, facts.programs_per_group, facts.lane_elements, blocks, staged
+    sharing = facts.programs_per_subgroup
+    return facts.subgroups, facts.programs_per_group, facts.lane_elements, blocks, staged, sharing
 
 
 def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:
-    """Positions by score; equal ones keep registers, the smaller C, then S, as the planner does."""
+    """Positions by score; equal ones keep registers, the smaller C, R, then S, as planned."""
 
-    def key(position: int) -> tuple[float, bool, int, int, int]:
+    def key(position: int) -> tuple[float, bool, int, int, int, int]:
         facts = plans[position].facts
-        staged = facts.staged_bytes > 0
-        return policy(facts), staged, facts.blocks_per_program, facts.subgroups, position
+        staged, blocks = facts.staged_bytes > 0, facts.blocks_per_program
+        return policy(facts), staged, blocks, facts.programs_per_subgroup, facts.subgroups, position
 
     return sorted(range(len(plans)), key=key)
 

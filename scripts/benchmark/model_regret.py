@@ -24,7 +24,8 @@ AIM = 0.03
 def label(plan: Plan) -> str:
     facts = plan.facts
     cluster = f" C{facts.blocks_per_program}" if facts.blocks_per_program > 1 else ""
-    return f"S{facts.subgroups} Q{facts.programs_per_group} V{facts.lane_elements}{cluster}"
+    shared = f" R{facts.programs_per_subgroup}" if facts.programs_per_subgroup > 1 else ""
+    return f"S{facts.subgroups} Q{facts.programs_per_group} V{facts.lane_elements}{cluster}{shared}"
 
 
 def table(cells: dict[Cell, list[Plan]], policies: dict[str, CostPolicy]) -> str:

@@ -43,7 +43,7 @@ def test_a_product_point_that_is_the_default_is_not_repeated(quick):
 @pytest.mark.parametrize("kind", ["llvm", "metal", "cuda"])
 def test_default_spaces(kind):
     space = default_space(kind)
-    assert 4 < space.size <= 300
+    assert 4 < space.size <= 900
     assert Space.from_dict(space.to_dict()) == space
 
 

@@ -35,6 +35,7 @@ _REQUEST: dict[str, Any] = {
     "reduction_programs_per_group": 0,
     "reduction_lane_elements": 0,
     "reduction_blocks_per_program": 0,
+    "reduction_programs_per_subgroup": 0,
     "reduction_stripe_storage": None,
     "reduction_early_views": None,
     "max_reduction_striped_scalars_per_worker": 64,

@@ -1,4 +1,4 @@
-"""Enumerates (S, Q, V, C) and rejects what resources or a request rule out, in a fixed order."""
+"""Enumerates (S, Q, V, C, R) and rejects what resources or a request rule out, in a fixed order."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ CLUSTER_ELEMENTS = 8192
 # Shorter rows and stripes are better off in registers, and so is what no vector moves.
 STAGED_ELEMENTS, STAGED_BYTES = 4096, 16
 STAGED_SCALARS = 16
+# R that automatic planning considers. The cost policies are fitted to programs that have whole SIMD
+# groups: once one is fitted to shared ones too, this becomes (1, 2, 4).
+AUTOMATIC_SHARING = (1,)
+# More elements a worker are not worth sharing a SIMD group.
+SHARING_ELEMENTS = 32
 # A launch extent is a 32-bit integer.
 MAX_GRID = 2**31 - 1
 
@@ -33,7 +38,7 @@ MAX_GRID = 2**31 - 1
 def enumerate_shapes(
     facts: ProgramFacts, target: TargetFacts, request: Request
 ) -> Iterator[MapShape]:
-    """Every (S, Q, V, C) of the family that the request selects: C = 1 first, smaller S first.
+    """Every (S, Q, V, C, R) of the family that the request selects: C = 1 first, smaller S first.
 
     Automatic: S = 1 with Q up to min(P, 8, threads/32), and every wider S with Q = 1. An exact
     thread count T without Q fixes S = T/32; with Q it fixes S = T/(32*Q). An explicit Q is
@@ -42,7 +47,9 @@ def enumerate_shapes(
     replaces them all. Where the target has shared memory to ask for, each of them also with the
     stripes of views there. A target with ``regular_groups`` has fewer candidates of its own, those
     that proved fast: S a power of two or a divisor of every width's chunks, Q a power of two up to
-    8/S, and V either 1 or the vector width.
+    8/S, and V either 1 or the vector width. Where collectives of a part of a SIMD group exist and
+    rows are narrow, R programs share one, up to eight of which are in a threadgroup; an exact R
+    replaces all of the above, with S = 1, and then an exact T without Q fixes Q = R*T/32.
     """
     for shape in _shapes(facts, target, request):
         if request.staged is not True:
@@ -59,7 +66,7 @@ def _stages(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> bool:
         return False
     if any(view.bytes * shape.lane_elements != STAGED_BYTES for view in facts.views):
         return False
-    workers = target.lanes * shape.subgroups * shape.blocks
+    workers = shape.workers(target.lanes)
     scalars = sum(
         stripe_length(view.elements, workers, shape.lane_elements) * view.bytes // 4
         for view in facts.views
@@ -71,13 +78,58 @@ def _shapes(facts: ProgramFacts, target: TargetFacts, request: Request) -> Itera
     widths = (request.lane_elements,) if request.lane_elements else target.lane_elements
     if target.regular_groups and not request.lane_elements:
         widths = tuple(v for v in widths if v in (1, facts.vector_width))
-    if request.blocks_per_program <= 1:
+    blocks = max(1, request.blocks_per_program)
+    for subgroups, packed, sharing in _sharing(facts, target, request):
+        for elements in widths:
+            shape = MapShape(subgroups, packed, elements, blocks)
+            yield shape._replace(programs_per_subgroup=sharing)
+    if request.programs_per_subgroup > 1:
+        return
+    if blocks == 1:
         for subgroups, packed in _groups(facts, target, request):
             for elements in widths:
                 yield MapShape(subgroups, packed, elements)
     for subgroups, packed, blocks in _clusters(facts, target, request):
         for elements in widths:
             yield MapShape(subgroups, packed, elements, blocks)
+
+
+def _sharing(
+    facts: ProgramFacts, target: TargetFacts, request: Request
+) -> Iterator[tuple[int, int, int]]:
+    """S, Q and R > 1; S is 1, or what an exact thread count makes of it."""
+    asked = request.programs_per_subgroup
+    if asked > 1:
+        for subgroups, packed in _shared_groups(facts, target, request, asked):
+            yield subgroups, packed, asked
+        return
+    if asked or request.threads or request.blocks_per_program > 1 or request.staged:
+        return
+    widest = max((*facts.domains, *facts.reductions), default=0)
+    for sharing in AUTOMATIC_SHARING:
+        narrow = widest * sharing <= SHARING_ELEMENTS * target.lanes
+        if sharing == 1 or sharing not in target.programs_per_subgroup or not narrow:
+            continue
+        for subgroups, packed in _shared_groups(facts, target, request, sharing):
+            if packed <= facts.programs and packed % sharing == 0:
+                yield subgroups, packed, sharing
+
+
+def _shared_groups(
+    facts: ProgramFacts, target: TargetFacts, request: Request, sharing: int
+) -> Iterator[tuple[int, int]]:
+    if request.threads:
+        packed = request.programs_per_group or request.threads * sharing // target.lanes
+        yield request.threads * sharing // (target.lanes * packed), packed
+        return
+    if request.programs_per_group:
+        yield 1, request.programs_per_group
+        return
+    subgroups = 1
+    while subgroups <= min(MAX_AUTOMATIC_PACKING, target.max_threads // target.lanes):
+        if subgroups == 1 or subgroups * sharing <= facts.programs:
+            yield 1, subgroups * sharing
+        subgroups *= 2
 
 
 def _clusters(
@@ -136,22 +188,25 @@ def _regular(facts: ProgramFacts, target: TargetFacts, widest: int) -> Iterator[
             packed *= 2
 
 
-def replays(subgroups: int, packed: int, facts: ProgramFacts) -> bool:
+def replays(shape: MapShape, facts: ProgramFacts) -> bool:
     """Whether inactive programs of the last group may repeat the last valid one (spec 4.3)."""
-    return subgroups > 1 and not facts.fills(packed)
+    return not shape.whole_subgroup and not facts.fills(shape.programs_per_group)
 
 
 def rejection(
     shape: MapShape, facts: ProgramFacts, target: TargetFacts, request: Request
 ) -> str | None:
     """Why a candidate is illegal, or None; checked in the order of the specification."""
-    subgroups, packed, elements, blocks, staged = shape
-    threads = target.lanes * subgroups * packed
+    subgroups, packed, elements, blocks, staged, sharing = shape
+    problem = _sharing_problem(shape, target)
+    if problem is not None:
+        return problem
+    threads = shape.threads(target.lanes)
     if request.threads and threads != request.threads:
-        return (
-            f"threads_per_group={request.threads} is not {target.lanes}*S*Q for Q={packed} "
-            "and a whole S"
-        )
+        formula, found = f"{target.lanes}*S*Q", f"Q={packed}"
+        if sharing > 1:
+            formula, found = f"{formula}/R", f"{found}, R={sharing}"
+        return f"threads_per_group={request.threads} is not {formula} for {found} and a whole S"
     if threads > target.max_threads:
         return f"{threads} threads exceed the target's {target.max_threads}"
     if not 1 <= subgroups <= MAX_SUBGROUPS:
@@ -163,7 +218,7 @@ def rejection(
     needed = shared_bytes(facts, subgroups, packed, blocks)
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
-    workers = target.lanes * subgroups * blocks
+    workers = shape.workers(target.lanes)
     if staged:
         problem = _staging_problem(shape, facts, target, needed)
         if problem is not None:
@@ -176,7 +231,7 @@ def rejection(
         )
     if not shape.independent and not facts.unit_enclosing:
         return "a reduction stands in a repeated loop: its partials could race"
-    if replays(subgroups, packed, facts) and facts.reads_what_it_writes:
+    if replays(shape, facts) and facts.reads_what_it_writes:
         return "a packed tail replays the last row, whose elements its owner overwrites"
     groups = -(-facts.programs // packed) * blocks
     if groups > MAX_GRID:
@@ -184,6 +239,24 @@ def rejection(
     largest = largest_coordinate(facts, shape, target.lanes)
     if largest > facts.index_limit:
         return f"the coordinate {largest} of a bounded tail exceeds the index type"
+    return None
+
+
+def _sharing_problem(shape: MapShape, target: TargetFacts) -> str | None:
+    sharing = shape.programs_per_subgroup
+    allowed = target.programs_per_subgroup
+    if sharing not in allowed:
+        whole = "reduce whole SIMD groups" if allowed == (1,) else f"allow R of {allowed}"
+        return f"R={sharing} programs a SIMD group: the target's collectives {whole}"
+    if sharing == 1:
+        return None
+    if shape.subgroups > 1 or shape.blocks > 1:
+        served = f"S={shape.subgroups} SIMD groups of C={shape.blocks} threadgroups"
+        return f"R={sharing} programs a SIMD group: none of them has {served}"
+    if shape.staged:
+        return f"R={sharing} programs a SIMD group: their stripes are not kept in shared memory"
+    if shape.programs_per_group % sharing:
+        return f"Q={shape.programs_per_group} is no multiple of R={sharing} programs a SIMD group"
     return None
 
 
@@ -197,8 +270,7 @@ def _staging_problem(
     types = sorted({view.dtype for view in facts.views})
     if len(types) > 1:
         return f"views of {' and '.join(types)} cannot share one allocation of shared memory"
-    workers = target.lanes * shape.subgroups * shape.blocks
-    threads = target.lanes * shape.subgroups * shape.programs_per_group
+    workers, threads = shape.workers(target.lanes), shape.threads(target.lanes)
     needed = partials + staged_bytes(facts, workers, shape.lane_elements, threads)
     if needed > target.staging_bytes:
         return f"{needed} staged bytes exceed the target's {target.staging_bytes}"

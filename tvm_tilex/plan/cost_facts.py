@@ -14,6 +14,7 @@ class CostFacts:
     ``physical_groups`` is ceil(P/Q); ``elements`` the useful scalar elements of a program over its
     separate domains and reductions; ``workers`` serve a program, on ``blocks_per_program``
     threadgroups; ``useful_lane_work`` is elements / (rounds * W).
+    ``programs_per_subgroup`` programs share a SIMD group.
     ``bytes`` are those that a program moves from and to global memory, ``cached_bytes`` those of
     them that every program reads.
     ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
@@ -49,3 +50,4 @@ class CostFacts:
     instructions: int = 0
     late_reads: int = 0
     cached_bytes: int = 0
+    programs_per_subgroup: int = 1

@@ -90,7 +90,8 @@ class TargetFacts:
     ``reuses_stripes`` says that the device compiler keeps stripes in registers and gives those of a
     dead one to another, so that only live ones count, and that it packs narrow elements.
     ``staging_bytes`` is the shared memory that a group may ask for at its launch, 0 where none;
-    ``regular_groups`` narrows what automatic planning considers.
+    ``regular_groups`` narrows what automatic planning considers. ``programs_per_subgroup`` are the
+    R that collectives allow: 1 alone where they reduce whole SIMD groups.
     """
 
     max_threads: int
@@ -101,6 +102,7 @@ class TargetFacts:
     reuses_stripes: bool = False
     staging_bytes: int = 0
     regular_groups: bool = False
+    programs_per_subgroup: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Request:
     programs_per_group: int = 0
     lane_elements: int = 0
     blocks_per_program: int = 0
+    programs_per_subgroup: int = 0
     staged: bool | None = None
     max_striped_scalars: int = 64
     max_candidates: int = 256
@@ -126,5 +129,6 @@ class Request:
             or self.programs_per_group
             or self.lane_elements
             or self.blocks_per_program
+            or self.programs_per_subgroup
             or self.staged
         )

@@ -23,16 +23,18 @@ class Candidate:
     rejection: str | None
     blocks_per_program: int = 1
     staged: bool = False
+    programs_per_subgroup: int = 1
 
     @property
     def shape(self) -> MapShape:
-        """S, Q, V, C and the staging."""
+        """S, Q, V, C, the staging and R."""
         return MapShape(
             self.subgroups,
             self.programs_per_group,
             self.lane_elements,
             self.blocks_per_program,
             self.staged,
+            self.programs_per_subgroup,
         )
 
 
@@ -42,7 +44,8 @@ class GroupPlan:
 
     S = ``reduction_subgroups_per_program`` SIMD groups of ``lanes`` serve a program, Q =
     ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
-    belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program.
+    belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program, or
+    R = ``programs_per_subgroup`` programs share one SIMD group, each with lanes / R workers.
     ``staged_bytes`` are the shared bytes of a threadgroup that hold stripes of views, besides
     ``shared_bytes``, which hold partials. ``blocks`` counts all threadgroups of the launch.
     ``stripes`` are the private scalars of each striped buffer, in order, ``stripe_scalars`` those
@@ -71,22 +74,24 @@ class GroupPlan:
     blocks_per_program: int = 1
     staged_bytes: int = 0
     least_programs: int | None = None
+    programs_per_subgroup: int = 1
 
     @property
     def shape(self) -> MapShape:
-        """S, Q, V, C and the staging."""
+        """S, Q, V, C, the staging and R."""
         return MapShape(
             self.reduction_subgroups_per_program,
             self.programs_per_group,
             self.lane_elements,
             self.blocks_per_program,
             self.staged_bytes > 0,
+            self.programs_per_subgroup,
         )
 
     @property
     def workers(self) -> int:
         """W, the workers of one program."""
-        return self.lanes * self.reduction_subgroups_per_program * self.blocks_per_program
+        return self.shape.workers(self.lanes)
 
     @property
     def dynamic(self) -> bool:
@@ -99,6 +104,15 @@ class GroupPlan:
         if self.programs_per_group == 1:
             return False
         return self.dynamic or self.programs % self.programs_per_group != 0
+
+    @property
+    def replays(self) -> bool:
+        """Whether programs past the last one repeat it and store nothing.
+
+        A condition around them would not be uniform where threads meet: at the barrier of several
+        SIMD groups, or in the collective of a SIMD group that programs share.
+        """
+        return self.ragged and not self.shape.whole_subgroup
 
     @property
     def _groups(self) -> str:
@@ -125,8 +139,10 @@ class GroupPlan:
         """One line for a report."""
         placed = ", ".join(map(str, self.repartitions))
         repartitions = f"repartitions of {placed} elements, " if placed else ""
+        shared = f"R={self.programs_per_subgroup} programs a SIMD group, "
         return (
             f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
+            f"{shared if self.programs_per_subgroup > 1 else ''}"
             f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
             f"{self._groups} threadgroups of {self.threads} threads{self._clustered}, "
             f"{self.shared_bytes} shared bytes{self._staged}, "

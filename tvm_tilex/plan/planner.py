@@ -30,7 +30,7 @@ class PlanRefusal(TilexError):
 def plan_groups(
     facts: ProgramFacts, target: TargetFacts, request: Request, policy: CostPolicy
 ) -> GroupPlan:
-    """Choose the legal candidate with the lowest score; ties keep the smaller S.
+    """Choose the legal candidate with the lowest score; ties keep the smaller R, then S.
 
     Raises
     ------
@@ -51,15 +51,21 @@ def plan_groups(
     legal = [c for c in candidates if c.score is not None]
     if not legal:
         raise PlanRefusal(candidates[-1].rejection or "no candidate")
-    best = min(legal, key=lambda c: (c.score, c.staged, c.blocks_per_program, c.subgroups))
-    return _plan(best, facts, target, candidates)
+    return _plan(min(legal, key=_preference), facts, target, candidates)
+
+
+def _preference(candidate: Candidate) -> tuple[float, bool, int, int, int]:
+    """The score, then what is simpler."""
+    assert candidate.score is not None
+    _, _, _, blocks, staged, sharing = candidate.shape
+    return candidate.score, staged, blocks, sharing, candidate.subgroups
 
 
 def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | None:
     """Why ``plan`` is not a plan of these facts, or None; bounds and scores are not compared."""
     shape = plan.shape
-    if min(shape[:4]) < 1:
-        return f"S, Q, V, C = {tuple(shape[:4])}"
+    if min(*shape[:4], shape.programs_per_subgroup) < 1:
+        return f"S, Q, V, C = {tuple(shape[:4])}, R = {shape.programs_per_subgroup}"
     unbounded = Request(max_striped_scalars=plan.stripe_scalars)
     reason = rejection(shape, facts, target, unbounded)
     if reason is not None:
@@ -69,7 +75,7 @@ def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | No
 
 
 def _candidate(shape: MapShape, score: float | None, rejection: str | None) -> Candidate:
-    return Candidate(*shape[:3], score, rejection, shape.blocks, shape.staged)
+    return Candidate(*shape[:3], score, rejection, *shape[3:])
 
 
 def _judge(
@@ -88,8 +94,9 @@ def cost_facts(
     shape: MapShape | tuple[int, int, int], facts: ProgramFacts, target: TargetFacts
 ) -> CostFacts:
     """What a policy is told of a candidate."""
-    subgroups, packed, elements, blocks, staged = MapShape(*shape)
-    workers = target.lanes * subgroups * blocks
+    shape = MapShape(*shape)
+    subgroups, packed, elements, blocks, staged, sharing = shape
+    workers = shape.workers(target.lanes)
     programs = facts.typical_programs
     groups = -(-programs // packed)
     work = rounds(facts, workers, elements)
@@ -117,22 +124,22 @@ def cost_facts(
         cached_bytes=facts.cached_bytes,
         instructions=facts.instructions,
         late_reads=facts.late_reads,
-        staged_bytes=staged_bytes(facts, workers, elements, target.lanes * subgroups * packed)
+        staged_bytes=staged_bytes(facts, workers, elements, shape.threads(target.lanes))
         if staged
         else 0,
         repartitioned=sum(facts.repartitions),
         # A packed tail of cooperating programs replays the last row: it reads, but never writes.
-        read_slots=groups * packed if subgroups > 1 else programs,
+        read_slots=programs if shape.whole_subgroup else groups * packed,
         write_slots=programs,
+        programs_per_subgroup=sharing,
     )
 
 
 def _plan(
     best: Candidate, facts: ProgramFacts, target: TargetFacts, candidates: tuple[Candidate, ...]
 ) -> GroupPlan:
-    subgroups, packed, elements, blocks, staged = best.shape
-    threads = target.lanes * subgroups * packed
-    workers = target.lanes * subgroups * blocks
+    subgroups, packed, elements, blocks, staged, sharing = best.shape
+    threads, workers = best.shape.threads(target.lanes), best.shape.workers(target.lanes)
     assert best.score is not None
     return GroupPlan(
         programs=facts.programs,
@@ -153,6 +160,7 @@ def _plan(
         collectives=facts.kinds,
         repartitions=facts.repartitions,
         blocks_per_program=blocks,
+        programs_per_subgroup=sharing,
         independent_subgroups=best.shape.independent,
         score=best.score,
         rounds=rounds(facts, workers, elements),

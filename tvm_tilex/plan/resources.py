@@ -1,6 +1,6 @@
 """What a candidate costs in threads, shared bytes and private scalars (spec sections 4 to 6).
 
-W = lanes * S * C workers serve a program; a worker owns V consecutive elements of each chunk.
+W = lanes * S * C / R workers serve a program; a worker owns V consecutive elements of each chunk.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ SCALAR_BYTES = 4
 
 
 class MapShape(NamedTuple):
-    """S, Q, V and C of a map, and whether stripes of views stand in shared memory.
+    """S, Q, V and C of a map, whether stripes of views stand in shared memory, and R.
 
     SIMD groups of a program in a threadgroup, programs of a threadgroup, consecutive elements of a
-    worker, and threadgroups that share a program.
+    worker, threadgroups that share a program, and programs that share a SIMD group (S = C = 1; Q
+    counts all of them and is a multiple of R).
     """
 
     subgroups: int
@@ -35,11 +36,25 @@ class MapShape(NamedTuple):
     lane_elements: int
     blocks: int = 1
     staged: bool = False
+    programs_per_subgroup: int = 1
+
+    def workers(self, lanes: int) -> int:
+        """W, the workers of one program."""
+        return lanes * self.subgroups * self.blocks // self.programs_per_subgroup
+
+    def threads(self, lanes: int) -> int:
+        """The threads of one threadgroup."""
+        return lanes * self.subgroups * self.programs_per_group // self.programs_per_subgroup
 
     @property
     def independent(self) -> bool:
         """Whether a program's only SIMD group needs no other."""
         return self.subgroups * self.blocks == 1
+
+    @property
+    def whole_subgroup(self) -> bool:
+        """Whether one SIMD group serves a program and no other: S = R = 1."""
+        return self.subgroups == self.programs_per_subgroup == 1
 
 
 def stripe_length(elements: int, workers: int, lane_elements: int) -> int:
@@ -116,7 +131,7 @@ def rounds(facts: ProgramFacts, workers: int, lane_elements: int) -> int:
 def largest_coordinate(facts: ProgramFacts, shape: MapShape, lanes: int) -> int:
     """The largest element or program coordinate that is computed before its bound is tested."""
     packed = shape.programs_per_group
-    pack = lanes * shape.subgroups * shape.blocks * shape.lane_elements
+    pack = shape.workers(lanes) * shape.lane_elements
     counts = (*facts.domains, *facts.reductions)
     rounded = max((-(-count // pack) * pack for count in counts), default=1)
     return max(rounded, -(-facts.programs // packed) * packed * shape.blocks) - 1

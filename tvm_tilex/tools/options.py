@@ -47,6 +47,11 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["register", "shared"]),
             help="Where parts of a kept view stand (CUDA); the cost decides by default.",
         ),
+        click.option(
+            "--programs-per-subgroup",
+            default=0,
+            help="Exact R, programs that share a SIMD group (CUDA): 1, 2 or 4.",
+        ),
         click.option("--blocks-per-program", default=0, help="Exact C, a cluster: 1, 2, 4 or 8."),
         click.option("--programs-per-group", default=0, help="Exact Q, programs a threadgroup."),
         click.option("--threads-per-group", default=0, help="Exact threads of a threadgroup."),
@@ -93,6 +98,7 @@ def compile_options(
     programs_per_group: int,
     lane_elements: int,
     blocks_per_program: int,
+    programs_per_subgroup: int,
     stripe_storage: str | None,
     materialization: str | None,
 ) -> CompileOptions:
@@ -104,6 +110,7 @@ def compile_options(
         reduction_programs_per_group=programs_per_group,
         reduction_lane_elements=lane_elements,
         reduction_blocks_per_program=blocks_per_program,
+        reduction_programs_per_subgroup=programs_per_subgroup,
         reduction_stripe_storage=stripe_storage,
         shared_tile_materialization=materialization,  # type: ignore[arg-type]
     )

@@ -105,11 +105,15 @@ def candidate_lines(artifact: Artifact) -> Iterator[str]:
         return
     clusters = any(candidate.blocks_per_program > 1 for candidate in plan.candidates)
     staged = any(candidate.staged for candidate in plan.candidates)
+    shared = any(candidate.programs_per_subgroup > 1 for candidate in plan.candidates)
     stripes = "   stripes" if staged else ""
-    yield f"   S   Q   V{'   C' if clusters else ''}  threads{stripes}  score"
+    columns = f"   S   Q   V{'   C' if clusters else ''}{'   R' if shared else ''}"
+    yield f"{columns}  threads{stripes}  score"
     for candidate in plan.candidates:
-        numbers = "".join(f"{n:>4}" for n in candidate.shape[: 4 if clusters else 3])
-        threads = plan.lanes * candidate.subgroups * candidate.programs_per_group
+        sharing = (candidate.programs_per_subgroup,) if shared else ()
+        shown = (*candidate.shape[: 4 if clusters else 3], *sharing)
+        numbers = "".join(f"{n:>4}" for n in shown)
+        threads = candidate.shape.threads(plan.lanes)
         outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
         mark = " <- chosen" if candidate.shape == plan.shape else ""
         where = ("shared" if candidate.staged else "register") if staged else ""

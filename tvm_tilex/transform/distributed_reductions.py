@@ -19,11 +19,11 @@ from typing import Any
 from tvm_tilex.analysis.reduction import ReductionUpdate
 from tvm_tilex.ir.ops import Combiner
 from tvm_tilex.ir.types import DTYPES
-from tvm_tilex.tirx.compat import call, tirx
-from tvm_tilex.tirx.register import SUBGROUP
+from tvm_tilex.tirx.compat import tirx
 from tvm_tilex.transform.common import as_index, sequence, substitute
 from tvm_tilex.transform.exchange import Exchange
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
+from tvm_tilex.transform.lower_collectives import subgroup_collective
 from tvm_tilex.transform.vector_access import VectorAccess
 
 __all__ = ["DistributedReductions"]
@@ -65,8 +65,9 @@ class DistributedReductions:
         return self.execution.visit(update.extent, element, unroll=self.unroll)
 
     def collective(self, update: ReductionUpdate, value: Any) -> Any:
-        """Combine ``value`` over the lanes of each SIMD group into the carry."""
-        return self._store(update, call(SUBGROUP[update.combiner], value, dtype="float32"))
+        """Combine ``value`` over its program's lanes of a SIMD group into the carry."""
+        workers = self.execution.plan.workers
+        return self._store(update, subgroup_collective(update.combiner, value, workers))
 
     def gather(self, update: ReductionUpdate, entries: list[Any]) -> Any:
         """Combine what a lane has read of the partials, then over the lanes, into the carry."""

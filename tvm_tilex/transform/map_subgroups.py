@@ -22,7 +22,8 @@ Both collectives are uniform; only the write of a partial is conditional (spec s
 S = 1 there is neither scratch nor barrier, and Q programs share a threadgroup: a partial last
 group is guarded as a whole, which is uniform in each SIMD group. Packed cooperating programs
 (S > 1, Q > 1) replay the last valid row and suppress its stores instead, because the barrier must
-be reached by the whole threadgroup.
+be reached by the whole threadgroup. So do the R > 1 programs that share a SIMD group (W = 32 / R),
+because all of its lanes must reach each shuffle.
 
 With C > 1 threadgroups a program, a cluster, w counts the workers of all of them, every threadgroup
 gets the partials of all, and the cluster's barrier takes the place of the threadgroup's. A first
@@ -243,16 +244,12 @@ class _Mapper:
             return block
         return block * self._integer(self.plan.programs_per_group) + self.packed
 
-    @property
-    def _replays(self) -> bool:
-        return self.plan.ragged and self.plan.reduction_subgroups_per_program > 1
-
     def _program(self, body: Any) -> Any:
         """Substitute the program coordinate; guard or replay a partial last group."""
         root, slot = self.program.root, self._slot()
         count = self._count
-        guarded = self.plan.ragged and not self._replays
-        coordinate = tirx.min(slot, count - self._integer(1)) if self._replays else slot
+        guarded = self.plan.ragged and not self.plan.replays
+        coordinate = tirx.min(slot, count - self._integer(1)) if self.plan.replays else slot
         body = substitute(body, {root.loop_var: root.min + coordinate})
         return tirx.IfThenElse(slot < count, body, None) if guarded else body
 
@@ -347,7 +344,7 @@ class _Mapper:
 
         mapped = self.execution.visit(domain.count, element)
         stored_outside = domain.store.buffer.scope() == "global"
-        if stored_outside and self._replays:
+        if stored_outside and self.plan.replays:
             active = self._slot() < self._count
             return tirx.IfThenElse(active, mapped, None)
         return mapped

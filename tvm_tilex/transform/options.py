@@ -38,6 +38,9 @@ class CompileOptions:
     reduction_blocks_per_program
         Exact number of threadgroups, a cluster, that share one program (CUDA of compute capability
         9.0 and later: 1, 2, 4 or 8).
+    reduction_programs_per_subgroup
+        Exact number of programs that share one SIMD group, each on a part of its lanes (CUDA: 1, 2
+        or 4).
     reduction_stripe_storage
         Where a worker keeps its part of a view that several consumers read: ``"register"``, or
         ``"shared"`` memory that the launch asks for (CUDA); None lets the cost model choose.
@@ -82,6 +85,7 @@ class CompileOptions:
     reduction_programs_per_group: int = 0
     reduction_lane_elements: int = 0
     reduction_blocks_per_program: int = 0
+    reduction_programs_per_subgroup: int = 0
     reduction_stripe_storage: str | None = None
     reduction_early_views: bool | None = None
     reduction_unroll: int = 1
@@ -113,6 +117,7 @@ class CompileOptions:
         for name, choices in (
             ("reduction_lane_elements", (0, *_ELEMENTS)),
             ("reduction_blocks_per_program", (0, *_ELEMENTS)),
+            ("reduction_programs_per_subgroup", (0, 1, 2, 4)),
             ("reduction_unroll", _ELEMENTS),
         ):
             value = getattr(self, name)
@@ -130,6 +135,7 @@ class CompileOptions:
             or self.reduction_programs_per_group
             or self.reduction_lane_elements
             or self.reduction_blocks_per_program
+            or self.reduction_programs_per_subgroup
             or self.reduction_stripe_storage == "shared"
         )
 

@@ -128,6 +128,7 @@ def plan_facts(artifact: Artifact) -> dict[str, Any]:
             "programs_per_group": plan.programs_per_group,
             "lane_elements": plan.lane_elements,
             "blocks_per_program": plan.blocks_per_program,
+            "programs_per_subgroup": plan.programs_per_subgroup,
             "threads": plan.threads,
             "blocks": plan.blocks,
             "shared_bytes": plan.shared_bytes,

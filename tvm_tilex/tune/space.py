@@ -118,6 +118,7 @@ _DEFAULT: tuple[tuple[str, tuple[Any, ...], Callable[[_Place], bool]], ...] = (
     ("reduction_lane_elements", (1, 2, 4), lambda at: at.gpu and not at.narrow),
     ("reduction_lane_elements", (1, 2, 4, 8), lambda at: at.gpu and at.narrow),
     ("reduction_blocks_per_program", (1, 2, 4, 8), lambda at: at.clusters),
+    ("reduction_programs_per_subgroup", (1, 2, 4), lambda at: at.kind == "cuda"),
     ("shared_tile_materialization", ("preserve", "loaded"), lambda at: at.kind == "cuda"),
     ("reduction_stripe_storage", ("register", "shared"), lambda at: at.clusters),
     ("reduction_early_views", (False, True), lambda at: at.kind == "cuda"),

@@ -12,6 +12,7 @@ _SHORT = {
     "reduction_programs_per_group": "Q",
     "reduction_lane_elements": "V",
     "reduction_blocks_per_program": "C",
+    "reduction_programs_per_subgroup": "R",
     "reduction_stripe_storage": "stripes",
     "reduction_early_views": "early",
     "reduction_unroll": "unroll",
