@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tvm_tilex.plan import candidates
 from tvm_tilex.plan.cost import OccupancyCost
 
 FOLDER = Path(__file__).parents[2] / "configs" / "measurements"
@@ -45,3 +46,27 @@ def test_a_cell_s_plans_are_read_and_scored(script, tmp_path):
     assert all(math.isfinite(score) and score > 0 for score in scores)
     regret, choice, best = plans_module.regret_of(plans, OccupancyCost())
     assert regret >= 0 and choice.automatic and best in plans
+
+
+def test_plans_of_shared_simd_groups_are_exported_and_read(script, tmp_path):
+    """A record without R has whole SIMD groups."""
+    export = script("export_cuda_artifacts")
+    grid = [plan for plan in export.grid(256, 4) if plan[7] > 1]
+    assert {(t, q, r) for t, q, *_, r in grid} == {
+        (t, t * r // 32, r) for t in (32, 64, 128, 256) for r in (2, 4)
+    }
+    assert not any(plan[7] > 1 for plan in export.grid(4096, 4))
+    assert {plan[7] for plan in export.grid(1024, 2)} == {1, 2, 4}
+    softmax = {"operator": "softmax", "shape": [32768, 256], "materialization": "preserve"}
+    plans = [
+        {"S": 1, "Q": 8, "V": 4, "C": 1, "R": 4, "us": 2.0},
+        {"S": 1, "Q": 2, "V": 4, "us": 3.0},
+    ]
+    record = {"dtype": "float32", "rows": [{**softmax, **plan} for plan in plans]}
+    path = tmp_path / "shared.json"
+    path.write_text(json.dumps(record))
+    ((_, (shared, whole)),) = script("measured_plans").read_plans([path]).items()
+    assert shared.choices["threads_per_group"] == 64 and shared.facts.workers == 8
+    assert (shared.facts.programs_per_subgroup, whole.facts.programs_per_subgroup) == (4, 1)
+    assert whole.automatic and shared.automatic == (4 in candidates.AUTOMATIC_SHARING)
+    assert script("model_regret").label(shared) == "S1 Q8 V4 R4"

@@ -68,6 +68,25 @@ def test_explicit_plans(gpu, threads):
     assert artifact.plan.threads == threads and entry is not None
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(1, 256), (1001, 256), (1003, 255), (37, 7), (5, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("sharing", [2, 4])
+def test_rows_that_share_a_simd_group(gpu, sharing, dtype, rows, columns):
+    """Full and partial threadgroups of several rows a SIMD group, for any number of rows."""
+    asked = {
+        "reduction_programs_per_subgroup": sharing,
+        "max_reduction_striped_scalars_per_worker": 255,
+    }
+    for name in ("row_sum", "softmax", "rmsnorm", "residual_layernorm", "cross_entropy", "minmax"):
+        _, artifact, tensors = ran(gpu, name, rows, columns, dtype, **asked)
+        assert artifact.plan.workers == 32 // sharing
+        entry, dynamic = compiled(gpu, name, tx.dynamic("P"), columns, dtype, **asked)
+        for position in entry.outputs:
+            tensors[position].fill_(float("nan"))
+        dynamic(*tensors)
+        gpu.check(entry, tensors)
+
+
 @pytest.mark.parametrize("columns", [40000, 40001])
 @pytest.mark.parametrize("blocks", [2, 8])
 def test_a_row_over_a_cluster(gpu, blocks, columns):

@@ -107,10 +107,17 @@ def test_few_programs_still_fill_a_simd_group():
     assert [q for _, q, *_ in shared(rows(9), programs_per_subgroup=4, lane_elements=1)] == [4, 8]
 
 
-def test_automatic_planning_keeps_whole_simd_groups():
-    """Until a cost policy is fitted to shared ones."""
-    assert shared(rows()) == [] and shared(rows(), programs_per_subgroup=1) == []
-    assert planned(rows()).programs_per_subgroup == 1
+def test_whole_simd_groups_are_a_request_too():
+    assert shared(rows(), programs_per_subgroup=1) == []
+    assert Request(programs_per_subgroup=1).explicit
+    assert planned(rows(), programs_per_subgroup=1).programs_per_subgroup == 1
+
+
+def test_one_constant_decides_what_automatic_planning_considers(monkeypatch):
+    monkeypatch.setattr(candidates, "AUTOMATIC_SHARING", (1,))
+    assert shared(rows()) == []
+    monkeypatch.setattr(candidates, "AUTOMATIC_SHARING", (1, 4))
+    assert {r for *_, r in shared(rows())} == {4}
 
 
 @pytest.fixture
@@ -266,7 +273,7 @@ def test_what_is_chosen_is_as_asked_and_recorded(programs, columns, request_):
 
 
 def test_a_record_without_the_field_has_whole_simd_groups():
-    plan = planned(rows())
+    plan = planned(rows(), programs_per_subgroup=1)
     values = json.loads(plan.to_json())
     del values["programs_per_subgroup"]
     for candidate in values["candidates"]:

@@ -266,3 +266,19 @@ def test_explain_tells_where_stripes_stand(tilex):
     assert "stripes" not in narrow.out.partition("== candidates ==\n")[2].splitlines()[0]
     wrong = tilex(*words, "--stripe-storage", "texture")
     assert wrong.code == 2 and "'register', 'shared'" in wrong.err
+
+
+def test_explain_tells_how_many_programs_share_a_simd_group(tilex):
+    words = ("explain", "softmax", "--target", "h200", "--shape")
+    wide = tilex(*words, "64x4096").out.partition("== candidates ==\n")[2].splitlines()
+    assert "R" not in wide[0].split()
+    words = (*words, "64x256")
+    asked = tilex(*words, "--programs-per-subgroup", "2").out
+    table = asked.partition("== candidates ==\n")[2].partition("\n\n")[0].splitlines()
+    assert table[0].split() == ["S", "Q", "V", "R", "threads", "score"]
+    for line in table[1:]:
+        s, q, _, r, threads = map(int, line.split()[:5])
+        assert (s, r) == (1, 2) and threads == 32 * q // 2
+    assert "R=2 programs a SIMD group, " in asked
+    wrong = tilex(*words, "--programs-per-subgroup", "3")
+    assert wrong.code == 1 and "programs_per_subgroup=3: must be 0, 1, 2 or 4" in wrong.err

@@ -61,6 +61,7 @@ def test_default_dimensions_are_those_of_the_target_and_the_storage():
     assert wide["reduction_stripe_storage"] == ("register", "shared")
     assert 8 in narrow["reduction_lane_elements"] and 8 not in wide["reduction_lane_elements"]
     assert "reduction_blocks_per_program" not in values_of(default_space("cuda"))
+    assert values_of(default_space("cuda"))["reduction_programs_per_subgroup"] == (1, 2, 4)
     assert list(values_of(default_space("metal"))) == [
         *("threads_per_group", "reduction_programs_per_group", "reduction_lane_elements"),
     ]
