@@ -57,8 +57,12 @@ static inline float __uint_as_float(uint u) { float f; memcpy(&f, &u, 4); return
 static inline half __float2half_rn(float f) { return (half)f; }
 static inline half __habs(half h) { return (half)std::fabs((float)h); }
 static inline float nan_of(float a, float b, float c) { return a != a ? a : b != b ? b : c; }
-static inline float tilex_maximum(float a, float b) { return nan_of(a, b, max(a, b)); }
-static inline float tilex_minimum(float a, float b) { return nan_of(a, b, min(a, b)); }
+// PTX: +0 is greater than -0.
+static inline bool below(float a, float b) {
+  return a == b ? std::signbit(a) > std::signbit(b) : a < b;
+}
+static inline float tilex_maximum(float a, float b) { return nan_of(a, b, below(a, b) ? b : a); }
+static inline float tilex_minimum(float a, float b) { return nan_of(a, b, below(b, a) ? b : a); }
 static inline float tilex_round_bfloat16(float f) { return (float)nv_bfloat16(f); }
 struct Dim { int x, y, z; };
 static Dim threadIdx, blockIdx;
@@ -140,6 +144,20 @@ static void tilex_load_streamed_16(void* to, const void* from) {
 }
 static uint16_t __half_as_ushort(half h) { uint16_t bits; memcpy(&bits, &h, 2); return bits; }
 static uint16_t __bfloat16_as_ushort(nv_bfloat16 b) { return b.bits; }
+static half __ushort_as_half(uint16_t bits) { half h; memcpy(&h, &bits, 2); return h; }
+static float __half2float(half h) { return (float)h; }
+template <class F> static uint pairwise(F op, bool greater, uint a, uint b) {
+  return uint(op(greater, a >> 16, b >> 16)) << 16 | op(greater, a, b);
+}
+template <bool bf> static uint16_t emu_extremum(bool greater, uint16_t a, uint16_t b) {
+  float x = widen(a, bf), y = widen(b, bf);
+  if (x != x || y != y) return 0x7fff;  // PTX: the canonical NaN
+  return (greater ? below(x, y) : below(y, x)) ? b : a;
+}
+static uint emu_max_bf16x2(uint a, uint b) { return pairwise(emu_extremum<true>, true, a, b); }
+static uint emu_min_bf16x2(uint a, uint b) { return pairwise(emu_extremum<true>, false, a, b); }
+static uint emu_max_f16x2(uint a, uint b) { return pairwise(emu_extremum<false>, true, a, b); }
+static uint emu_min_f16x2(uint a, uint b) { return pairwise(emu_extremum<false>, false, a, b); }
 static float emu_ex2(float x) {
   if (std::fabs(x) < 0x1p-126f) return 1;
   float exact = (float)(std::exp2((double)x) * (1 - 0x1p-22));
@@ -198,7 +216,8 @@ _MMA = re.compile(
 
 # Device functions that are run as emitted, but for their one instruction.
 _EMITTED = re.compile(
-    r"__device__ __forceinline__ float (?:tilex_exp_approximate|tilex_widen_\w+)\(.*?\n}\n",
+    r"__device__ __forceinline__ (?:float|unsigned int) "
+    r"(?:tilex_exp_approximate|tilex_widen_\w+|tilex_m(?:ax|in)imum_\w+x2)\(.*?\n}\n",
     re.DOTALL,
 )
 _INSTRUCTIONS = (
@@ -214,6 +233,11 @@ _INSTRUCTIONS = (
         r'asm volatile\("{ \.reg \.b16 low; mov\.b16 low, 0; mov\.b32 %0, {low, %1}; }"\s*'
         r': "=f"\((\w+)\) : "h"\((.*?)\)\);',
         r"\1 = widen(\2, true);",
+    ),
+    (
+        r'asm\("(max|min)\.NaN\.(b?f16x2) %0, %1, %2;" : "=r"\((\w+)\) : "r"\((\w+)\), '
+        r'"r"\((.*)\)\);',
+        r"\3 = emu_\1_\2(\4, \5);",
     ),
 )
 

@@ -11,7 +11,17 @@ from typing import Any
 
 from tvm_tilex.tirx import compat
 
-__all__ = ["CLUSTER", "cluster", "exponential", "extremum", "rounding", "warp_extremum", "widening"]
+__all__ = [
+    "CLUSTER",
+    "cluster",
+    "exponential",
+    "extremum",
+    "pair_extremum",
+    "rounding",
+    "warp_extremum",
+    "widened_extremum",
+    "widening",
+]
 
 Lowering = Callable[[Any], Any]
 
@@ -87,6 +97,49 @@ __device__ __forceinline__ float {function}(float a) {{
   key = {reduce}(0xFFFFFFFFu, key);
   key ^= (key >> 31) & 0x7FFFFFFF;
   return __int_as_float(key);
+}}
+"""
+    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="float32")
+
+
+# PTX's name, C's name, the bits of a number, the lower half of a pair as FP32.
+_HALVES = {
+    "bfloat16": ("bf16x2", "nv_bfloat16", "__bfloat16_as_ushort", "__uint_as_float(pair << 16)"),
+    "float16": (
+        "f16x2",
+        "half",
+        "__half_as_ushort",
+        "__half2float(__ushort_as_half(static_cast<unsigned short>(pair)))",
+    ),
+}
+
+
+def pair_extremum(combiner: str, dtype: str) -> Lowering:
+    """One packed instruction (``max.NaN.bf16x2``, sm_80 and later) for two elements.
+
+    Neighbours of a vector in registers are a pair already: putting them together costs nothing.
+    """
+    function = f"tilex_{combiner}_{dtype}x2"
+    pairs, kind, bits, _ = _HALVES[dtype]
+    instruction = f"{combiner[:3]}.NaN.{pairs}"
+    source = f"""
+__device__ __forceinline__ unsigned int {function}(unsigned int pair, {kind} low, {kind} high) {{
+  unsigned int upper = static_cast<unsigned int>({bits}(high)) << 16, c;
+  asm("{instruction} %0, %1, %2;" : "=r"(c) : "r"(pair), "r"(upper | {bits}(low)));
+  return c;
+}}
+"""
+    return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="uint32")
+
+
+def widened_extremum(combiner: str, dtype: str) -> Lowering:
+    """The extremum of a pair's two numbers, as FP32."""
+    function = f"tilex_{combiner}_of_{dtype}x2"
+    pairs, _, _, lower = _HALVES[dtype]
+    source = f"""
+__device__ __forceinline__ float {function}(unsigned int pair) {{
+  asm("{combiner[:3]}.NaN.{pairs} %0, %1, %2;" : "=r"(pair) : "r"(pair), "r"(pair >> 16));
+  return {lower};
 }}
 """
     return lambda call: compat.cuda_function(function, *call.args, source=source, dtype="float32")

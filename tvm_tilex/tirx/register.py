@@ -54,6 +54,11 @@ SUBGROUP = {
 }
 # A collective extremum by the integer instruction redux.sync of compute capability 8.0 and later.
 WARP_EXTREMUM = {"maximum": "tilex.warp_maximum", "minimum": "tilex.warp_minimum"}
+# A pair of 16-bit floats (uint32, the first in the lower half) folded with two more; and the
+# extremum of a pair, as FP32. NaN-propagating; CUDA of compute capability 8.0 and later.
+_PAIRS = [(c, dtype) for c in ("maximum", "minimum") for dtype in ("bfloat16", "float16")]
+PAIR_EXTREMUM = {(c, dtype): f"tilex.{c}_{dtype}x2" for c, dtype in _PAIRS}
+WIDENED_EXTREMUM = {(c, dtype): f"tilex.{c}_of_{dtype}x2" for c, dtype in _PAIRS}
 # A cluster's threadgroups: arrive at its barrier, wait for it; write a number into the same place
 # of another one's threadgroup memory.
 CLUSTER_ARRIVE = "tilex.cluster_arrive"
@@ -140,6 +145,13 @@ def register() -> None:
         compat.register_op(op, "warp-wide extremum", effect=compat.OPAQUE, vectorizable=False)
         rule = cuda_functions.warp_extremum(combiner)
         compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
+    for kind in _PAIRS:
+        for op, rule in (
+            (PAIR_EXTREMUM[kind], cuda_functions.pair_extremum(*kind)),
+            (WIDENED_EXTREMUM[kind], cuda_functions.widened_extremum(*kind)),
+        ):
+            compat.register_op(op, "extremum of pairs", effect=compat.PURE, vectorizable=False)
+            compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
     for op in _CLUSTER:
         compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
         rule = cuda_functions.cluster(op.replace(".", "_"))
@@ -170,6 +182,8 @@ def _script_namespace() -> types.SimpleNamespace:
         *_COMPARISONS,
         *SUBGROUP.values(),
         *_CLUSTER,
+        *PAIR_EXTREMUM.values(),
+        *WIDENED_EXTREMUM.values(),
         *FUNCTIONS.values(),
         *SCALEF.values(),
         PREFETCH,
@@ -239,6 +253,8 @@ _FIXED = {
     WIDEN: "float32",
     **dict.fromkeys(_COMPARISONS, "bool"),
     **dict.fromkeys(_CLUSTER, "void"),
+    **dict.fromkeys(PAIR_EXTREMUM.values(), "uint32"),
+    **dict.fromkeys(WIDENED_EXTREMUM.values(), "float32"),
 }
 
 

@@ -24,6 +24,7 @@ from tvm_tilex.transform.common import as_index, sequence, substitute
 from tvm_tilex.transform.exchange import Exchange
 from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 from tvm_tilex.transform.lower_collectives import subgroup_collective
+from tvm_tilex.transform.packed_extrema import packed_extrema
 from tvm_tilex.transform.vector_access import VectorAccess
 
 __all__ = ["DistributedReductions"]
@@ -34,7 +35,7 @@ class DistributedReductions:
     """Emits the reductions of one plan.
 
     ``own`` reads distributed storage in a pack's own slots; ``unroll`` is how many chunks an
-    iteration of a fold covers.
+    iteration of a fold covers; ``pairs`` folds extrema of 16-bit elements in pairs.
     """
 
     execution: ExecutionMap
@@ -42,6 +43,7 @@ class DistributedReductions:
     exchange: Exchange
     own: Callable[[Any, Pack], Any]
     unroll: int
+    pairs: bool = False
 
     def emit(self, update: ReductionUpdate) -> Any:
         """The reduction of ``update``; its carry holds the result in every worker."""
@@ -62,7 +64,8 @@ class DistributedReductions:
             own = self.own(substitute(contribution, at), pack)
             return self.vectors.pack(pack, self._store(update, self._combined(update, own)))
 
-        return self.execution.visit(update.extent, element, unroll=self.unroll)
+        fold = self.execution.visit(update.extent, element, unroll=self.unroll)
+        return packed_extrema(fold, update) if self.pairs else fold
 
     def collective(self, update: ReductionUpdate, value: Any) -> Any:
         """Combine ``value`` over its program's lanes of a SIMD group into the carry."""

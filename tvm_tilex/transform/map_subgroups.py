@@ -125,6 +125,7 @@ class MapSubgroups:
             vectors,
             unroll=wanted.options.reduction_unroll,
             cuda=wanted.kind == "cuda",
+            pairs=wanted.packed_extrema,
             narrow_results=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
         )
         if wanted.streams:
@@ -152,6 +153,7 @@ class _Mapper:
     vectors: VectorAccess
     unroll: int
     cuda: bool  # divide by a row's number through its reciprocal, load results early
+    pairs: bool  # fold extrema of 16-bit elements in pairs
     narrow_results: bool  # every result is rounded to 16 bits
     exchange: Exchange
     stripes: StripeStorage
@@ -165,6 +167,7 @@ class _Mapper:
         *,
         unroll: int,
         cuda: bool,
+        pairs: bool,
         narrow_results: bool,
     ) -> _Mapper:
         """A mapper with its thread coordinates: q = thread // W, w = thread mod W.
@@ -199,6 +202,7 @@ class _Mapper:
             vectors,
             unroll,
             cuda=cuda,
+            pairs=pairs,
             narrow_results=narrow_results,
             exchange=exchange,
             stripes=stripes,
@@ -352,7 +356,7 @@ class _Mapper:
     @property
     def _reductions(self) -> DistributedReductions:
         return DistributedReductions(
-            self.execution, self.vectors, self.exchange, self._own, self.unroll
+            self.execution, self.vectors, self.exchange, self._own, self.unroll, self.pairs
         )
 
 

@@ -38,6 +38,11 @@ class Realization:
         return self.capability >= 70
 
     @property
+    def packed_extrema(self) -> bool:
+        """Whether one instruction folds two maxima or minima of 16-bit floats (PTX ISA 7.0)."""
+        return self.capability >= 80
+
+    @property
     def vectors(self) -> dict[str, int]:
         """The widest vector access: elements and bytes; one element where options forbid it."""
         lanes = {"metal": 4, "cuda": 8}.get(self.kind, 1)
