@@ -10,7 +10,7 @@ MAX_LOOP = (
     '"tilex.reduction": "maximum", "tilex.value": 1}):'
 )
 SUM_LOOP = (
-    'for columns in T.serial(70, annotations={"tilex.policy": "unordered_tree", '
+    'for columns in T.serial(70, annotations={"tilex.policy": "rescaled_tree", '
     '"tilex.reduction": "add", "tilex.value": 4}):'
 )
 NORM_MARKS = (
@@ -118,7 +118,7 @@ MUTATIONS = {
     "unknown policy": _soft(
         "numerical permission",
         "has the policy any_order",
-        (SUM_LOOP, SUM_LOOP.replace("unordered_tree", "any_order")),
+        (SUM_LOOP, SUM_LOOP.replace("rescaled_tree", "any_order")),
     ),
     # canonical state
     "largest finite number for maximum": _soft(

@@ -308,7 +308,9 @@ class _Builder:
         adds = dtype.is_float or (sums and dtype.kind == "int")
         combiner = self.pick([c for c in Combiner if c is not Combiner.add or adds])
         kind = reduce_type(source.type, axis, combiner)
-        policy, nan = self.pick(self.policies), self.pick([NanPolicy.target, NanPolicy.propagate])
+        rescales = dtype.is_float and combiner is Combiner.add
+        policies = [p for p in self.policies if rescales or p is not ReductionPolicy.rescaled_tree]
+        policy, nan = self.pick(policies), self.pick([NanPolicy.target, NanPolicy.propagate])
         return Reduce(self.value(dtype, kind.axes), source, axis, combiner, policy, nan)
 
     def gather(self, values: list[Value]) -> Gather | None:

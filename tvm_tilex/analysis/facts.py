@@ -10,6 +10,7 @@ from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.effects import reads_what_it_writes
 from tvm_tilex.analysis.liveness import live_stripes, view_stripes
 from tvm_tilex.analysis.purity import loads, mentions
+from tvm_tilex.analysis.rescaling import count_rescaled
 from tvm_tilex.analysis.structure import Domain, Enclosing, OrderedLoop, ReductionLoop, nodes
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.analysis.work import instructions
@@ -35,6 +36,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
         live_stripes=live_stripes(subject),
         views=view_stripes(subject),
         instructions=_instructions(subject),
+        rescaled=count_rescaled(subject.row.body),
         late_reads=sum(count for count, _, late in inputs if late),
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),

@@ -23,7 +23,6 @@ from tvm_tilex.analysis.reduction import ReductionUpdate, match_update
 from tvm_tilex.analysis.state import is_identity
 from tvm_tilex.analysis.statements import Decline, other_statement
 from tvm_tilex.analysis.structure import Allocate, Domain, statements_of
-from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import TensorLoad, Var, structural_equal, structural_walk, tirx
 
@@ -142,7 +141,7 @@ def read_group_program(root: Any) -> GroupProgram | Decline:
 
 def permits_any_order(update: ReductionUpdate) -> str | None:
     """Why the elements of a recognized reduction have an order, or None where they have none."""
-    if update.policy != ReductionPolicy.unordered_tree.value:
+    if not update.reorders:
         return f"the policy is {update.policy}"
     if update.dtype != "float32":
         return f"the state is {update.dtype}, not float32"

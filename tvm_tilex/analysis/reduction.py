@@ -16,6 +16,7 @@ from typing import Any
 
 from tvm_tilex.analysis.purity import impure_call, mentions
 from tvm_tilex.analysis.statements import Decline, foreign_statement
+from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import Call, Op, TensorLoad, structural_walk, tirx
 from tvm_tilex.tirx.register import (
@@ -45,6 +46,12 @@ class ReductionUpdate:
     def dtype(self) -> str:
         """Element type of the carry."""
         return str(self.carry.ty.dtype)
+
+    @property
+    def reorders(self) -> bool:
+        """Whether the policy permits any order and association."""
+        known = self.policy in ReductionPolicy.__members__
+        return known and not ReductionPolicy[self.policy].ordered
 
     def combine(self, state: Any, contribution: Any) -> Any:
         """The update's own operation on other operands."""

@@ -15,7 +15,6 @@ from tvm_tilex.analysis.purity import impure_call
 from tvm_tilex.analysis.state import carry_protocol
 from tvm_tilex.analysis.structure import Allocate, Enclosing, nodes
 from tvm_tilex.analysis.subject import Subject
-from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.layout.verdict import Verdict, disproven, proven, unknown
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import TensorLoad, structural_walk, tirx
@@ -76,7 +75,7 @@ def numerical_permission(subject: Subject) -> Verdict:
     A reduction whose policy fixes the order is not distributed: every worker folds it serially.
     """
     for reduction in subject.reductions:
-        if reduction.update.policy != ReductionPolicy.unordered_tree.value:
+        if not reduction.update.reorders:
             return disproven(
                 f"{reduction.update.carry.name} has the policy {reduction.update.policy}"
             )
@@ -91,7 +90,9 @@ def numerical_permission(subject: Subject) -> Verdict:
     if not subject.reductions:
         return disproven(f"every reduction is ordered ({subject.ordered[0].policy})")
     folded = f"; {len(subject.ordered)} ordered are folded serially" if subject.ordered else ""
-    return proven(f"unordered_tree permits reassociation and permutation{folded}")
+    stated = " and ".join(sorted({r.update.policy for r in subject.reductions}, reverse=True))
+    permit = "permit" if " and " in stated else "permits"
+    return proven(f"{stated} {permit} reassociation and permutation{folded}")
 
 
 def canonical_state(subject: Subject) -> Verdict:

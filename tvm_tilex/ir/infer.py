@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvm_tilex.errors import DTypeError, ShapeError
-from tvm_tilex.ir.ops import Combiner, ElementOp, result_dtype
+from tvm_tilex.ir.ops import Combiner, ElementOp, ReductionPolicy, result_dtype
 from tvm_tilex.ir.program import Constant, Operand
 from tvm_tilex.ir.types import Axis, DType, TileType
 
@@ -88,7 +88,12 @@ def elementwise_type(op: ElementOp, operands: tuple[Operand, ...], cast: DType) 
     return TileType(result_dtype(op, tuple(map(operand_dtype, operands))), axes)
 
 
-def reduce_type(source: TileType, axis: Axis, combiner: Combiner) -> TileType:
+def reduce_type(
+    source: TileType,
+    axis: Axis,
+    combiner: Combiner,
+    policy: ReductionPolicy = ReductionPolicy.unordered_tree,
+) -> TileType:
     """Type of a reduction: the source's without ``axis``.
 
     Raises
@@ -97,7 +102,7 @@ def reduce_type(source: TileType, axis: Axis, combiner: Combiner) -> TileType:
         If the source lacks the axis.
     DTypeError
         If the source is bool, or uint8 under ``add`` (the sum of more than one element would
-        wrap: cast it to int32 first).
+        wrap: cast it to int32 first), or anything but a float sum under ``rescaled_tree``.
     """
     if axis not in source.axes:
         raise ShapeError(f"reduce: the source {source} lacks the axis {axis}")
@@ -105,6 +110,9 @@ def reduce_type(source: TileType, axis: Axis, combiner: Combiner) -> TileType:
         raise DTypeError("reduce: takes numbers, not bool; cast the tile first")
     if source.dtype.kind == "uint" and combiner is Combiner.add:
         raise DTypeError(f"reduce add: a sum of {source.dtype} wraps; cast the tile to int32 first")
+    rescaled = policy is ReductionPolicy.rescaled_tree
+    if rescaled and not (combiner is Combiner.add and source.dtype.is_float):
+        raise DTypeError(f"reduce {combiner.value}: rescaled_tree is a policy of float sums")
     return TileType(source.dtype, tuple(a for a in source.axes if a != axis))
 
 

@@ -165,6 +165,11 @@ class ReductionPolicy(enum.Enum):
 
     ``unordered_tree``
         Any order and any association.
+    ``rescaled_tree``
+        Of a float sum: what ``unordered_tree`` permits, and besides, where the elements are
+        exponentials f(e[i] - c), that a part of them is summed relative to its own maximum m:
+        f(m - c) * (f(e[a] - m) + f(e[b] - m) + ...), which is no reordering (a few units in the
+        last place more; no overflow or underflow that the sum itself does not have).
     ``ordered_tree``
         The fixed tree: level l combines t[i] with t[i + 2**l] for every i that is a multiple of
         2**(l+1) with i + 2**l < N, starting from t = x; the result is t[0]. Equivalently, split
@@ -176,6 +181,7 @@ class ReductionPolicy(enum.Enum):
     """
 
     unordered_tree = "unordered_tree"
+    rescaled_tree = "rescaled_tree"
     ordered_tree = "ordered_tree"
     fold_left = "fold_left"
     fold_right = "fold_right"
@@ -183,7 +189,7 @@ class ReductionPolicy(enum.Enum):
     @property
     def ordered(self) -> bool:
         """Whether the result is fixed bit for bit by the policy."""
-        return self is not ReductionPolicy.unordered_tree
+        return self not in (ReductionPolicy.unordered_tree, ReductionPolicy.rescaled_tree)
 
 
 class NanPolicy(enum.Enum):

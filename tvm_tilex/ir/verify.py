@@ -473,7 +473,8 @@ def _inferred(statement: Elementwise | Reduce | Gather | Repartition | Dot) -> T
     if isinstance(statement, Elementwise):
         return elementwise_type(statement.op, statement.operands, statement.result.type.dtype)
     if isinstance(statement, Reduce):
-        return reduce_type(statement.source.type, statement.axis, statement.combiner)
+        source, axis = statement.source.type, statement.axis
+        return reduce_type(source, axis, statement.combiner, statement.policy)
     if isinstance(statement, Repartition):
         return statement.source.type
     return gather_type(statement.source.type, statement.index.type, statement.axis)

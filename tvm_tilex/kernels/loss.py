@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from tvm_tilex import lang as tx
-from tvm_tilex.kernels.shapes import COLUMN, MATRIX
+from tvm_tilex.kernels.shapes import COLUMN, MATRIX, RESCALED
 
 __all__ = ["cross_entropy"]
 
@@ -36,7 +36,7 @@ def cross_entropy(
         row = tx.cast(logits[origin, tx.shape(one, columns)], tx.float32)
         label = labels[tx.coord(nest.index()), tx.shape(one)]
         peak = tx.reduce(row, columns, tx.maximum)
-        total = tx.reduce(tx.exp(row - peak), columns, tx.add)
+        total = tx.reduce(tx.exp(row - peak), columns, tx.add, policy=RESCALED)
         selected = tx.gather(row, label, columns)
         result = tx.log(total) + peak - selected
         losses(tx.coord(nest.index()), tx.shape(one)).store(tx.cast(result, losses.dtype))

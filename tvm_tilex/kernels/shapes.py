@@ -1,8 +1,9 @@
-"""Names of the dimensions that the library's parameters share: P ``rows`` of N ``columns``."""
+"""What the library's kernels share: names of dimensions (P ``rows`` of N ``columns``), policies."""
 
+from tvm_tilex.ir.ops import ReductionPolicy
 from tvm_tilex.ir.program import BoundsPolicy
 
-__all__ = ["BLOCKS", "COLUMN", "MATRIX", "PREDICATE", "ROW", "ROWS_PER_BLOCK"]
+__all__ = ["BLOCKS", "COLUMN", "MATRIX", "PREDICATE", "RESCALED", "ROW", "ROWS_PER_BLOCK"]
 
 MATRIX = ("rows", "columns")
 ROW = ("columns",)  # one value per column
@@ -11,3 +12,4 @@ BLOCKS = ("blocks", "columns")  # one row per block of rows, the last one possib
 
 ROWS_PER_BLOCK = 64
 PREDICATE = BoundsPolicy.predicate
+RESCALED = ReductionPolicy.rescaled_tree  # sums of exponentials relative to a maximum

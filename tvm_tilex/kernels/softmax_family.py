@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from tvm_tilex import lang as tx
-from tvm_tilex.kernels.shapes import COLUMN, MATRIX
+from tvm_tilex.kernels.shapes import COLUMN, MATRIX, RESCALED
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -33,7 +33,7 @@ def softmax(
         origin = tx.coord(nest.index(), 0)
         value = tx.cast(input[origin, tx.shape(one, columns)], tx.float32)
         shifted = tx.exp(value - tx.reduce(value, columns, tx.maximum))
-        result = shifted / tx.reduce(shifted, columns, tx.add)
+        result = shifted / tx.reduce(shifted, columns, tx.add, policy=RESCALED)
         output(origin, tx.shape(one, columns)).store(tx.cast(result, output.dtype))
 
 
@@ -56,7 +56,7 @@ def log_softmax(
         origin = tx.coord(nest.index(), 0)
         value = tx.cast(input[origin, tx.shape(one, columns)], tx.float32)
         centered = value - tx.reduce(value, columns, tx.maximum)
-        result = centered - tx.log(tx.reduce(tx.exp(centered), columns, tx.add))
+        result = centered - tx.log(tx.reduce(tx.exp(centered), columns, tx.add, policy=RESCALED))
         output(origin, tx.shape(one, columns)).store(tx.cast(result, output.dtype))
 
 
@@ -80,6 +80,6 @@ def logsumexp(
         value = tx.cast(x[tx.coord(nest.index(), 0), tx.shape(one, columns)], tx.float32)
         peak = tx.reduce(value, columns, tx.maximum)
         shift = tx.where(tx.abs(peak) == math.inf, 0.0, peak)
-        total = tx.reduce(tx.exp(value - shift), columns, tx.add)
+        total = tx.reduce(tx.exp(value - shift), columns, tx.add, policy=RESCALED)
         result = tx.log(total) + shift
         out(tx.coord(nest.index()), tx.shape(one)).store(tx.cast(result, out.dtype))

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_tilex.errors import CaptureError, DTypeError, ShapeError
 from tvm_tilex.ir.index import Dimension, IndexValue, as_index
+from tvm_tilex.ir.infer import reduce_type
 from tvm_tilex.ir.ops import Combiner, ElementOp, NanPolicy, ReductionPolicy
 from tvm_tilex.ir.program import Coordinate, Gather, Reduce, Repartition
 from tvm_tilex.ir.types import DTYPES, Axis, DType, TileType, dtype_of
@@ -226,7 +227,11 @@ def reduce(
             f"reduce: a {tile.dtype} tile has no {combiner.value}; cast it to int32 first",
             location=where,
         )
-    type_ = TileType(tile.dtype, tuple(a for a in tile.axes if a.name != axis.name))
+    permitted = _member(ReductionPolicy, policy, "policy")
+    try:
+        type_ = reduce_type(value.type, axis, combiner, permitted)
+    except DTypeError as error:
+        raise DTypeError(str(error), location=where) from None
     result = capture.new_value(type_)
     capture.emit(
         Reduce(
@@ -234,7 +239,7 @@ def reduce(
             value,
             axis,
             combiner,
-            _member(ReductionPolicy, policy, "policy"),
+            permitted,
             _member(NanPolicy, nan, "nan"),
             location=where,
         )

@@ -90,10 +90,11 @@ class ServiceCost:
 class LatencyCost:
     """The longest path of one program, for launches of fewer programs than the device has cores.
 
-    ``rounds * max(1, threads / issue) + |R| * (steps + [S > 1] * (steps + barrier))``: a worker's
-    elements one after the other, slower where a threadgroup has more threads than a core issues at
-    once; then the exchange of each reduction, a tree of ``steps`` over the lanes and, between SIMD
-    groups, a barrier and a second tree. In operations of one thread; not fitted to a device.
+    ``rounds * max(1, threads / issue) + |R| * steps + [S > 1] * (|R| * steps + |X| * barrier)``: a
+    worker's elements one after the other, slower where a threadgroup has more threads than a core
+    issues at once; then each reduction, a tree of ``steps`` over the lanes and, between SIMD
+    groups, a second tree; X are the exchanges, each behind a barrier. In operations of one thread;
+    not fitted to a device.
     """
 
     issue: float = 512.0
@@ -103,8 +104,9 @@ class LatencyCost:
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
         threads = facts.workers * facts.programs_per_group
-        between = (self.steps + self.barrier) * (facts.subgroups > 1)
-        exchange = facts.reductions * (self.steps + between)
+        trees = facts.reductions * self.steps
+        between = trees + facts.exchanges * self.barrier if facts.subgroups > 1 else 0.0
+        exchange = trees + between
         return facts.rounds * max(1.0, threads / self.issue) + exchange
 
 

@@ -23,7 +23,9 @@ class CostFacts:
     elements that a program places anew: each is stored once more and read from there.
     ``staged_bytes`` are the shared bytes of a threadgroup that hold stripes;
     ``instructions`` estimates the arithmetic of a program, an element of work each, and
-    ``late_reads`` counts what it loads after its first reduction.
+    ``late_reads`` counts what it loads after its first reduction. ``exchanges`` counts how often
+    the SIMD groups of a program, if it has several, tell each other their partial results: once a
+    reduction, or once for a maximum and the sum that is rescaled by it.
     """
 
     subgroups: int
@@ -50,4 +52,5 @@ class CostFacts:
     instructions: int = 0
     late_reads: int = 0
     cached_bytes: int = 0
+    exchanges: int = 0
     programs_per_subgroup: int = 1

@@ -45,7 +45,8 @@ class ProgramFacts:
     them; ``views`` those that hold elements of a view; ``repartitions`` the element counts of the
     tiles that the source places anew, each also among ``domains`` and ``stripes``, which price its
     storing and its storage. ``instructions`` estimates the arithmetic of a program.
-    ``late_reads`` are the global elements that are loaded after the first reduction.
+    ``late_reads`` are the global elements that are loaded after the first reduction; ``rescaled``
+    counts the sums that are published together with their maximum.
     """
 
     programs: int
@@ -66,7 +67,13 @@ class ProgramFacts:
     late_reads: int = 0
     bytes: int = 0
     cached_bytes: int = 0
+    rescaled: int = 0
     least_programs: int | None = None
+
+    @property
+    def exchanges(self) -> int:
+        """How often the SIMD groups of a program tell each other their partial results."""
+        return len(self.reductions) - self.rescaled
 
     @property
     def typical_programs(self) -> int:

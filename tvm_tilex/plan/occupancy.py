@@ -38,7 +38,7 @@ class OccupancyCost:
     that every program reads counts ``cached`` times. ``resident_threads``, ``resident_registers``,
     ``resident_shared`` bytes and ``resident_groups`` are the device's limits a multiprocessor.
     ``registers`` and ``registers_per_scalar`` estimate a thread's registers from its stripes.
-    Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of a reduction over
+    Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of an exchange between
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
     ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
     ``late`` loads after the first reduction and ``late_access`` of a thread to them;
@@ -133,9 +133,9 @@ class OccupancyCost:
         found += self.round * facts.rounds + self.access * accesses
         if facts.subgroups > 1:
             doublings = math.log2(facts.subgroups)
-            found += facts.reductions * (self.barrier + self.barrier_per_doubling * doublings)
+            found += facts.exchanges * (self.barrier + self.barrier_per_doubling * doublings)
         if facts.blocks_per_program > 1:
-            found += self.cluster_start + facts.reductions * self.cluster_barrier
+            found += self.cluster_start + facts.exchanges * self.cluster_barrier
         if facts.late_reads:
             late = facts.late_reads / facts.workers / facts.lane_elements
             found += self.late + self.late_access * late

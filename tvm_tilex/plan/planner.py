@@ -108,6 +108,7 @@ def cost_facts(
         workers=workers,
         rounds=work,
         reductions=len(facts.reductions),
+        exchanges=facts.exchanges,
         physical_groups=groups * blocks,
         blocks_per_program=blocks,
         elements=useful,
@@ -156,7 +157,7 @@ def _plan(
             facts, workers, elements, reused=target.reuses_stripes, staged=staged
         ),
         stripes=tuple(stripe_length(count, workers, elements) for count in facts.stripes),
-        barrier_sites=0 if best.shape.independent else len(facts.reductions),
+        barrier_sites=0 if best.shape.independent else facts.exchanges,
         collectives=facts.kinds,
         repartitions=facts.repartitions,
         blocks_per_program=blocks,

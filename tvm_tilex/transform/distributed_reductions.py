@@ -27,7 +27,7 @@ from tvm_tilex.transform.lower_collectives import subgroup_collective
 from tvm_tilex.transform.packed_extrema import packed_extrema
 from tvm_tilex.transform.vector_access import VectorAccess
 
-__all__ = ["DistributedReductions"]
+__all__ = ["DistributedReductions", "identity"]
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class DistributedReductions:
 
     def emit(self, update: ReductionUpdate) -> Any:
         """The reduction of ``update``; its carry holds the result in every worker."""
-        carry = self._carry(update)
+        carry = self.carry(update)
         fold, first = self.fold(update, update.contribution), self.collective(update, carry)
         if self.execution.plan.independent_subgroups:
             return sequence(fold, first)
         exchange, (partials,) = self.exchange.publish(carry)
-        entries = self.exchange.read(partials, identity(update))
+        entries = self.exchange.read(partials.__getitem__, identity(update))
         return sequence(fold, first, exchange, self.gather(update, entries))
 
     def fold(self, update: ReductionUpdate, contribution: Any) -> Any:
@@ -79,13 +79,14 @@ class DistributedReductions:
             return self.collective(update, first)
         gathered = [self._store(update, first)]
         gathered += [self._store(update, self._combined(update, other)) for other in rest]
-        return sequence(*gathered, self.collective(update, self._carry(update)))
+        return sequence(*gathered, self.collective(update, self.carry(update)))
 
-    def _carry(self, update: ReductionUpdate) -> Any:
+    def carry(self, update: ReductionUpdate) -> Any:
+        """What the carry holds."""
         return update.carry[self.execution.integer(0)]
 
     def _combined(self, update: ReductionUpdate, value: Any) -> Any:
-        return update.combine(self._carry(update), value)
+        return update.combine(self.carry(update), value)
 
     def _store(self, update: ReductionUpdate, value: Any) -> Any:
         return tirx.BufferStore(update.carry, value, [self.execution.integer(0)])

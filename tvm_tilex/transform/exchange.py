@@ -17,6 +17,7 @@ cannot overtake the reads of the last one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,17 +72,17 @@ class Exchange:
         leader = tirx.IfThenElse(alone, sequence(*stores), None)
         return sequence(leader, tirx.Evaluate(builder.tvm_storage_sync("shared"))), partials
 
-    def read(self, partials: Any, identity: Any) -> list[Any]:
-        """What each lane reads of its program's partials; ``identity`` past their end."""
+    def read(self, partial: Callable[[Any], Any], identity: Any) -> list[Any]:
+        """``partial`` at each place of its program that a lane reads; ``identity`` past the end."""
         plan = self.plan
         count = plan.reduction_subgroups_per_program * plan.blocks_per_program
         found = []
         for first in range(0, count, plan.lanes):
             lane = self._lane + self._integer(first) if first else self._lane
-            partial = partials[self._base + lane]
+            value = partial(self._base + lane)
             inside = lane < self._integer(count)
             whole = first + plan.lanes <= count
-            found.append(partial if whole else tirx.if_then_else(inside, partial, identity))
+            found.append(value if whole else tirx.if_then_else(inside, value, identity))
         return found
 
     def _allocate(self) -> Any:

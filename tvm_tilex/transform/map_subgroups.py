@@ -42,6 +42,7 @@ from typing import Any
 
 from tvm_tilex.analysis.admission import admit
 from tvm_tilex.analysis.coverage import prove_coverage, prove_staging
+from tvm_tilex.analysis.rescaling import RescaledSum
 from tvm_tilex.analysis.structure import (
     Allocate,
     Domain,
@@ -85,6 +86,7 @@ from tvm_tilex.transform.execution_map import ExecutionMap, Pack
 from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
+from tvm_tilex.transform.rescaled_sums import emit_rescaled_sum, with_rescaled_sums
 from tvm_tilex.transform.streamed_loads import streamed_views
 from tvm_tilex.transform.stripe_storage import StripeStorage
 from tvm_tilex.transform.vector_access import VectorAccess
@@ -279,10 +281,10 @@ class _Mapper:
         """
         statements: list[Any] = []
         waiting = False
-        for node in body:
-            mapped = self._node(node) if isinstance(node, Node) else node
+        for node in body if self.plan.independent_subgroups else with_rescaled_sums(body):
+            mapped = self._node(node) if isinstance(node, Node | RescaledSum) else node
             copies = self.vectors.copies_pending()
-            if waiting and not copies and isinstance(node, Node) and self.stripes.stages(node):
+            if waiting and not copies and self._stages(node):
                 statements.append(tirx.Evaluate(wait_copies()))
                 waiting = False
             statements.append(mapped)
@@ -291,7 +293,12 @@ class _Mapper:
             statements.append(tirx.Evaluate(wait_copies()))
         return sequence(*statements) or _nothing()
 
-    def _node(self, node: Node) -> Any:
+    def _stages(self, node: Any) -> bool:
+        """Whether a statement reads or writes a staged tile; one that is realized never does."""
+        parts = node.loops if isinstance(node, RescaledSum) else (node,)
+        return any(isinstance(part, Node) and self.stripes.stages(part) for part in parts)
+
+    def _node(self, node: Node | RescaledSum) -> Any:
         if isinstance(node, Allocate):
             return self._allocate(node)
         if isinstance(node, Replicated):
@@ -302,6 +309,8 @@ class _Mapper:
             return with_body(node.loop, self._nodes(node.body))
         if isinstance(node, ReductionLoop):
             return self._reductions.emit(node.update)
+        if isinstance(node, RescaledSum):
+            return emit_rescaled_sum(self._reductions, node, self._node)
         return self._domain(node)
 
     def _allocate(self, node: Allocate) -> Any:

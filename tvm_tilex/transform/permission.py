@@ -19,7 +19,8 @@ class Permission:
     policy
         ``"unordered_tree"`` allows any order and association of a reduction's elements, and the
         exact identity (-inf, +inf) where the program begins a maximum or minimum from the largest
-        finite number, which differs for rows of nothing but infinities. None allows nothing.
+        finite number, which differs for rows of nothing but infinities; ``"rescaled_tree"`` also
+        sums of exponentials in parts relative to their own maxima. None allows nothing.
     accumulate
         ``"float32"`` also allows a float16 or bfloat16 reduction to keep its state in FP32 and to
         round it once. None leaves such a reduction alone.
@@ -40,7 +41,7 @@ class Permission:
         """Why nothing may be reordered, or None."""
         if self.policy is None:
             return "numerical permission: no policy was stated"
-        if self.policy != ReductionPolicy.unordered_tree.value:
+        if ReductionPolicy[self.policy].ordered:
             return f"numerical permission: the policy {self.policy} fixes the order"
         return None
 

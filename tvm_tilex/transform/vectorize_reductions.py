@@ -78,7 +78,7 @@ class VectorizeReductions:
         if attrs.annotation(loop, attrs.REDUCTION) is None:
             return loop
         update = match_update(loop, dynamic=True)
-        if not isinstance(update, ReductionUpdate) or update.policy != "unordered_tree":
+        if not isinstance(update, ReductionUpdate) or not update.reorders:
             return loop
         if update.dtype not in DTYPES:
             return loop  # a state that the language has no identity for
