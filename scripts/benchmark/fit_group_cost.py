@@ -7,8 +7,10 @@ For every kernel, shape and storage type (a problem), the regret of a cost is ho
 choice is than the fastest measured plan, tau is Kendall's rank correlation of price and time.
 The fit minimizes the squared error of the logarithm of the times, up to a factor for each problem
 and weighted to the fast plans, plus the mean regret, plus the mean regret among plans of equal tile
-sizes, between which the compiler chooses, plus the squared logarithm of how far each coefficient
-is from START, estimates by hand: what the measurements do not tell stays there.
+sizes, plus WEIGHT times the mean regret of automatic thread counts, plus the squared logarithm of
+how far each coefficient is from START: what the measurements do not tell stays there. An automatic
+thread count chooses among all that the planner considers of a tile, measured or not; one that
+nobody has measured counts as UNMEASURED slower than the fastest that was.
 `--without KERNEL` leaves a kernel out of the fit and reports its order alone, too. Rows whose text
 is emitted no more are left out and counted. `--check` only prints the order of the coefficients in
 use, and of the prior.
@@ -20,24 +22,29 @@ import math
 
 import click
 import numpy
+from group_choices import Choices
+from group_features import group_features, scores
 from measured_groups import read_groups, score_of
 
 from tvm_tilex.plan.group_cost import PriorCost
 from tvm_tilex.plan.group_queue import QueueCost
 
+# A multiprocessor of an H200 multiplies 512 pairs a cycle and scheduler, so that m16n8k16 takes 4
+# issue slots. A load of fragments moves 512 bytes of the 128 a cycle that four schedulers share.
 START = QueueCost(
-    shared=2.0, view=2.0, scattered=8.0, step=2.0, publish=2.0, matrix=6.0, fragment=4.0,
+    shared=3.0, view=2.0, scattered=8.0, step=2.0, publish=2.0, matrix=4.0, fragment=16.0,
     wait=600.0, overlap=8.0, ahead=200.0, fence=30.0, fence_subgroup=2.0, start=800.0,
-    cached_byte=0.02, dependency=4.0, registers=40.0, sharpness=2.0, tail=0.5,
+    cached_byte=0.02, dependency=1.5, registers=40.0, sharpness=2.0, tail=0.5,
 )  # fmt: skip
 TRUST = 0.004
+WEIGHT, UNMEASURED, SPREAD = 4.0, 0.15, 0.01  # of automatic choices; SPREAD of the log of prices
 # A warp issues one instruction a cycle at most; compiled kernels have 18 to 104 registers more than
-# their tiles take, most of them fewer than 64.
+# their tiles take, nine of ten of them 28 to 64.
 BOUNDS = {
     "dependency": (1.0, 16.0),
     "sharpness": (1.0, 8.0),
     "overlap": (1.0, 64.0),
-    "registers": (16.0, 64.0),
+    "registers": (28.0, 64.0),
 }
 LIMITS = ("byte", "multiprocessors", "resident_threads", "resident_registers", "resident_bytes")
 NAMES = [f.name for f in dataclasses.fields(QueueCost) if f.name not in LIMITS]
@@ -66,38 +73,55 @@ def chosen(scores, times):
     return times[int(numpy.argmin(scores))] / times.min() - 1
 
 
-def loss(problems, cost):
-    total, weights, regrets, within = 0.0, 0.0, [], []
-    for plans in problems.values():
-        times = numpy.array([plan.microseconds for plan in plans])
-        scores = numpy.log([score_of(plan, cost) for plan in plans])
-        weight = numpy.exp(2 - 2 * times / times.min())
-        error = scores - numpy.log(times)
-        error -= (weight * error).sum() / weight.sum()
-        total += (weight * error**2).sum() / weight.sum() * len(plans)
-        weights += len(plans)
-        regrets.append(chosen(scores, times))
-        within += [chosen(scores[numbers], times[numbers]) for numbers in by_tile(plans)]
-    moved = sum(math.log(getattr(cost, name) / getattr(START, name)) ** 2 for name in NAMES)
-    return 3 * total / weights + numpy.mean(regrets) + numpy.mean(within or [0.0]) + TRUST * moved
+class Loss:
+    """The loss of a cost over ``problems``; automatic choices are those of ``choices``."""
+
+    def __init__(self, problems, choices):
+        self.choices = choices
+        self.kept = [problem in problems for problem, *_ in choices.tiles]
+        self.problems, rows = [], []
+        for plans in problems.values():
+            first = len(rows)
+            rows += [group_features(group) for plan in plans for group in plan.groups]
+            starts = numpy.cumsum([0, *(len(plan.groups) for plan in plans)])[:-1]
+            times = numpy.array([plan.microseconds for plan in plans])
+            self.problems.append((slice(first, len(rows)), starts, times, by_tile(plans)))
+        self.rows = numpy.array(rows)
+
+    def __call__(self, cost):
+        prices = scores(self.rows, cost)
+        total, plans, regrets, within = 0.0, 0.0, [], []
+        for part, starts, times, tiles in self.problems:
+            found = numpy.log(numpy.add.reduceat(prices[part], starts))
+            weight = numpy.exp(2 - 2 * times / times.min())
+            error = found - numpy.log(times)
+            error -= (weight * error).sum() / weight.sum()
+            total += (weight * error**2).sum() / weight.sum() * len(times)
+            plans += len(times)
+            regrets.append(chosen(found, times))
+            within += [chosen(found[numbers], times[numbers]) for numbers in tiles]
+        moved = sum(math.log(getattr(cost, name) / getattr(START, name)) ** 2 for name in NAMES)
+        risk = self.choices.risk(cost, UNMEASURED, SPREAD, self.kept)
+        near = numpy.mean(regrets) + numpy.mean(within or [0.0])
+        return 3 * total / plans + near + WEIGHT * risk + TRUST * moved
 
 
-def fit(problems, seed, steps):
+def fit(loss, seed, steps):
     generator = numpy.random.default_rng(seed)
     best = START
-    least = loss(problems, best)
+    least = loss(best)
     for _ in range(steps):
-        size = generator.choice([0.05, 0.2, 0.6])
+        size, share = generator.choice([0.03, 0.1, 0.3, 0.8]), generator.choice([0.1, 0.3])
         changed = {
             name: _bounded(name, getattr(best, name) * math.exp(size * generator.normal()))
             for name in NAMES
-            if generator.random() < 0.3
+            if generator.random() < share
         }
         candidate = dataclasses.replace(best, **changed)
-        value = loss(problems, candidate)
+        value = loss(candidate)
         if value < least:
             best, least = candidate, value
-    return best
+    return best, least
 
 
 def _bounded(name, value):
@@ -128,27 +152,48 @@ def report(name, problems, cost, whole=False):
         click.echo(f"| {kernel} {sizes} | {dtype} | {plans} | {tau:.2f} | {regret:.0%} |")
 
 
+def report_choices(name, choices, cost):
+    """What an automatic thread count takes of each tile, those that are slow or not measured."""
+    found = choices.regrets(cost)
+    slower = [slow for *_, slow in found if slow is not None]
+    click.echo(
+        f"{name}: automatic thread counts of {len(found)} tiles: {len(slower)} measured, "
+        f"{numpy.mean(slower):.1%} slower than the fastest, {sum(s <= 0.05 for s in slower)} "
+        f"within 5 %, worst {max(slower):.0%}"
+    )
+    for tile, threads, slow in found:
+        if slow is None or slow > 0.03:
+            (kernel, extents, dtype), key, _ = choices.tiles[tile]
+            sizes = " ".join(f"{name} {value}" for name, value in extents)
+            told = "not measured" if slow is None else f"{slow:.0%}"
+            click.echo(f"    {kernel} {sizes} {dtype} {key}: {threads} {told}")
+
+
 @click.command()
 @click.argument("measurements", nargs=-1, required=True)
 @click.option("--check", is_flag=True)
 @click.option("--seed", default=0)
-@click.option("--steps", default=2000)
+@click.option("--steps", default=15000)
 @click.option("--without", default="")
 def main(measurements, check, seed, steps, without):
     problems, stale = read_groups(measurements)
+    choices = Choices(problems)
     problems = {problem: plans for problem, plans in problems.items() if len(plans) > 1}
     count = sum(map(len, problems.values()))
     click.echo(f"{count} plans; {stale} rows left out, measured in another text")
     report("prior", problems, PriorCost(units=132), whole=check)
     report("coefficients in use", problems, QueueCost(), whole=True)
+    report_choices("coefficients in use", choices, QueueCost())
     if check:
         return
     kept = {problem: plans for problem, plans in problems.items() if problem[0] != without}
-    best = fit(kept, seed, steps)
-    report("new fit", problems, best, whole=True)
+    best, least = fit(Loss(kept, choices), seed, steps)
+    click.echo(f"loss {least:.4f}")
+    report("new fit", problems, best, whole=not without)
+    report_choices("new fit", choices, best)
     if without:
         left = {problem: plans for problem, plans in problems.items() if problem[0] == without}
-        report(f"{without}, which was not fitted", left, best)
+        report(f"{without}, which was not fitted", left, best, whole=True)
     for name in NAMES:
         click.echo(f"{name} = {getattr(best, name):.4g}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tvm_tilex.plan.group_cost import (
 )
 
 Problem = tuple[str, tuple[tuple[str, Any], ...], str]
+WIDTHS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 LENGTHS = {"batch": 4, "heads": 16, "queries": 4096, "keys": 4096}
 
 
@@ -34,11 +36,16 @@ class MeasuredGroup:
 
 
 class _Recorder:
-    """Chooses reductions as a cost does, and keeps what it is asked to score."""
+    """Chooses reductions as a cost does and threads as it is told, and keeps what is scored."""
 
     def __init__(self) -> None:
         self.chooses: GroupCost = PriorCost()
-        self.seen: list[PlannedGroup] = []
+        self.start(())
+
+    def start(self, wanted: tuple[int, ...]) -> None:
+        """Take these thread counts, one a launch."""
+        self.wanted, self.launch = wanted, 0
+        self.seen: list[tuple[int, PlannedGroup]] = []
 
     def reductions(self, *arguments: Any) -> dict[str, float]:
         return self.chooses.reductions(*arguments)
@@ -47,8 +54,11 @@ class _Recorder:
         return ()
 
     def score(self, group: PlannedGroup, prices: tuple[float, ...]) -> float:
-        self.seen.append(group)
-        return 1.0
+        # A launch's thread counts are scored in rising order.
+        self.launch += bool(self.seen) and group.threads <= self.seen[-1][1].threads
+        self.seen.append((self.launch, group))
+        wanted = self.wanted and self.wanted[self.launch % len(self.wanted)]
+        return float(bool(wanted) and group.threads != wanted)
 
 
 _RECORDER = _Recorder()
@@ -75,7 +85,8 @@ def read_groups(paths: Iterable[str | Path]) -> tuple[dict[Problem, list[Measure
     return {problem: list(plans.values()) for problem, plans in found.items()}, stale
 
 
-def _extents(row: dict[str, Any]) -> dict[str, int]:
+def extents_of(row: dict[str, Any]) -> dict[str, int]:
+    """Every extent of a row's kernel."""
     if "kernel" not in row:
         return {**LENGTHS, "depth": row["depth"]}
     slices = {"slices": row["slices"]} if "slices" in row else {}
@@ -90,38 +101,40 @@ def _problem(row: dict[str, Any]) -> Problem:
 
 def _groups(row: dict[str, Any]) -> tuple[PlannedGroup, ...] | None:
     """The planned groups of the text that was measured, or None where it is emitted no more."""
-    entry = composed.catalog()[row.get("kernel", "attention")]
-    # One thread count for every launch: that of the first, unless the row asked for none.
-    asked = {**row["requested"]}
+    asked, pairs = {**row["requested"]}, [()]
     if "slices" not in row:
         asked["group_threads"] = row["threads"]
-    options = tx.CompileOptions(**asked, cost_policy="recording")
-    for cost in (group_cost("default", "cuda"), PriorCost(units=132)):
-        _RECORDER.chooses, _RECORDER.seen = cost, []
-        try:
-            artifact = tx.compile(
-                entry.kernel,
-                *entry.specs(_extents(row), row["dtype"]),
-                target="h200",
-                options=options,
-                **row["constants"],
-            )
-        except TilexError:
-            continue
-        if hashlib.sha256(artifact.source.encode()).hexdigest()[:12] == row["text"]:
-            wanted = [plan.threads for plan in artifact.group_plans]
-            return _scored(wanted)
+    elif not asked["group_threads"]:  # each launch chose its threads, and the first's are recorded
+        pairs = [(row["threads"], second) for second in WIDTHS]
+    for cost, wanted in itertools.product(
+        (group_cost("default", "cuda"), PriorCost(units=132)), pairs
+    ):
+        _RECORDER.chooses = cost
+        _RECORDER.start(wanted)
+        artifact = _compiled(row, asked)
+        if artifact and hashlib.sha256(artifact.source.encode()).hexdigest()[:12] == row["text"]:
+            return _scored([plan.threads for plan in artifact.group_plans])
         _forget()
     return None
 
 
+def _compiled(row: dict[str, Any], asked: dict[str, Any]) -> Any | None:
+    entry = composed.catalog()[row.get("kernel", "attention")]
+    options = tx.CompileOptions(**asked, cost_policy="recording")
+    specs = entry.specs(extents_of(row), row["dtype"])
+    try:
+        return tx.compile(entry.kernel, *specs, target="h200", options=options, **row["constants"])
+    except TilexError:
+        return None
+
+
 def _scored(threads: list[int]) -> tuple[PlannedGroup, ...] | None:
-    """Of everything that was scored, the plans that were taken, one a launch in order."""
+    """Of everything that was scored, the plans that were taken, one a launch."""
     found: list[PlannedGroup] = []
-    rest = iter(_RECORDER.seen)
-    for wanted in threads:
-        found += [next((group for group in rest if group.threads == wanted), None)]  # type: ignore[list-item]
-    return None if None in found else tuple(found)
+    for wanted in enumerate(threads):
+        taken = [group for n, group in _RECORDER.seen if (n, group.threads) == wanted]
+        found += taken[-1:]  # the last: products that do not fit are planned again
+    return tuple(found) if len(found) == len(threads) else None
 
 
 def _forget() -> None:
@@ -133,3 +146,10 @@ def _forget() -> None:
 def score_of(plan: MeasuredGroup, cost: GroupCost) -> float:
     """The price of all launches."""
     return sum(cost.score(group, cost.prices(group)) for group in plan.groups)
+
+
+def same_plan(one: PlannedGroup, other: PlannedGroup) -> bool:
+    """Whether two planned groups of the same kernel are one plan."""
+    names = ("threads", "realizations", "arrangements", "shared_bytes", "private_scalars", "fenced")
+    names += ("ahead", "owned", "private", "shares")
+    return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -76,6 +76,16 @@ def test_a_square_of_fragments_costs_fewer_loads_than_a_row():
     assert QueueCost().prices(row) > QueueCost().prices(group)
 
 
+def test_columns_wait_once_for_each_batch_of_rows():
+    cost = QueueCost(wait=1e9)
+    few, many = (
+        cost.prices(planned(dataclasses.replace(ACROSS, depth=depth), "columns"))[0]
+        for depth in (8, 16)
+    )
+    slices = column_share(0, ACROSS, 128).slices
+    assert slices == 2 and round(few / 1e9) == 1 and round(many / 1e9) == 2
+
+
 def test_each_kind_of_target_has_its_own_cost():
     assert isinstance(group_cost("default", "cuda"), QueueCost)
     assert isinstance(group_cost("default", "metal"), PriorCost)

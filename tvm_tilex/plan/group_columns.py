@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from tvm_tilex.plan.group_facts import GroupFacts, PhaseFacts, TileFacts
 
-__all__ = ["ColumnShare", "column_share", "partial_tiles", "shares_of"]
+__all__ = ["BATCH_ROWS", "ColumnShare", "column_share", "partial_tiles", "shares_of"]
+
+BATCH_ROWS = 4  # rows that a thread loads before it folds the first of them
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ and b of the memory's time. A group then leaves every ::
 cycles; a partly filled last wave adds its share. Issue slots of a phase are what its active warps
 issue over four schedulers; its latency is what one warp issues, times ``dependency``, and waits.
 
-The coefficients are the fit of ``scripts/benchmark/fit_group_cost.py`` to 123 kernels of 15
-problems measured on one H200. The records in ``configs/measurements`` are later ones of other
-kernels, which they order less well (docs/groups.md). What the measurements did not tell stays near
-an estimate by hand.
+The coefficients were found by ``scripts/benchmark/fit_group_cost.py`` from the records of one H200
+in ``configs/measurements``: 320 plans of 24 problems, and what an automatic thread count takes of
+123 tiles (docs/groups.md). What the measurements did not tell stays near an estimate by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tvm_tilex.plan.group_columns import ColumnShare
+from tvm_tilex.plan.group_columns import BATCH_ROWS, ColumnShare
 from tvm_tilex.plan.group_facts import PhaseFacts, PhaseKind
 
 if TYPE_CHECKING:
@@ -60,31 +59,31 @@ class QueueCost:
     In issue slots, against one operation: ``shared`` and ``view`` loads, ``scattered`` how much
     dearer a view is whose lanes do not share transactions, ``step`` an exchange, ``publish`` a
     store of a result, ``matrix`` an instruction m16n8k16, ``fragment`` a load of a fragment.
-    In cycles: ``wait`` for the views of ``overlap`` rounds, ``ahead`` for copies an iteration
-    ahead, ``fence`` and ``fence_subgroup``, ``start`` of a group, ``cached_byte`` of a view that
-    products read again. ``dependency`` is the latency of what a warp
+    In cycles: ``wait`` for the views of ``overlap`` rounds (of ``BATCH_ROWS`` rows of columns),
+    ``ahead`` for copies an iteration ahead, ``fence`` and ``fence_subgroup``, ``start`` of a group,
+    ``cached_byte`` of a view that products read again. ``dependency`` is the latency of what a warp
     issues, ``registers`` a thread's beside its tiles, ``sharpness`` p, ``tail`` the weight of a
     partial last wave. The others are the device's limits, ``byte`` the cycles of a byte of memory.
     """
 
-    shared: float = 1.95
-    view: float = 4.32
-    scattered: float = 17.3
-    step: float = 2.67
-    publish: float = 2.25
-    matrix: float = 4.66
-    fragment: float = 3.45
-    wait: float = 245.0
-    overlap: float = 6.5
-    ahead: float = 172.0
-    fence: float = 27.2
-    fence_subgroup: float = 1.9
-    start: float = 887.0
-    cached_byte: float = 0.0345
-    dependency: float = 1.08
-    registers: float = 23.9
-    sharpness: float = 2.26
-    tail: float = 0.366
+    shared: float = 2.56
+    view: float = 2.57
+    scattered: float = 7.56
+    step: float = 3.47
+    publish: float = 2.03
+    matrix: float = 3.29
+    fragment: float = 12.1
+    wait: float = 680.0
+    overlap: float = 7.97
+    ahead: float = 164.0
+    fence: float = 31.4
+    fence_subgroup: float = 1.72
+    start: float = 786.0
+    cached_byte: float = 0.0414
+    dependency: float = 1.0
+    registers: float = 31.0
+    sharpness: float = 2.25
+    tail: float = 0.502
     byte: float = 0.055
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
@@ -179,10 +178,12 @@ class QueueCost:
         scattered: bool = False,
         ahead: bool = False,
         vector: int = 1,
+        together: float = 0.0,
     ) -> Work:
         dear = self.scattered if scattered else 1.0
         reads = phase.global_loads * self.view * dear + vector * len(phase.loads) * self.shared
-        waits = self.wait * math.ceil(rounds / self.overlap) if phase.global_loads else 0.0
+        batches = math.ceil(rounds / (together or self.overlap))
+        waits = self.wait * batches if phase.global_loads else 0.0
         return self._warps(
             rounds * (vector * phase.operations + reads), threads, self.ahead if ahead else waits
         )
@@ -207,7 +208,8 @@ class QueueCost:
     def _columns(self, phase: PhaseFacts, share: ColumnShare, threads: int) -> Work:
         active = min(threads, share.lanes * share.slices)
         rows = -(-phase.depth // share.slices) * -(-share.lanes // threads)
-        work = self._rounds(phase, rows, active, vector=share.vector) + self._read(phase)
+        fold = self._rounds(phase, rows, active, vector=share.vector, together=BATCH_ROWS)
+        work = fold + self._read(phase)
         if not share.fenced:
             return work
         combined = -(-phase.count // threads) * share.slices * (1 + self.shared)

@@ -27,7 +27,7 @@ from typing import Any
 
 from tvm_tilex.analysis.group_columns import ColumnReads, inner_loop, read_columns
 from tvm_tilex.analysis.group_structure import Outputs
-from tvm_tilex.plan.group_columns import ColumnShare
+from tvm_tilex.plan.group_columns import BATCH_ROWS, ColumnShare
 from tvm_tilex.tirx.compat import TensorLoad, builder, structural_equal, structural_map, tirx
 from tvm_tilex.transform.common import as_index, sequence, serial, substitute
 from tvm_tilex.transform.group_frame import GroupFrame
@@ -36,7 +36,6 @@ from tvm_tilex.transform.group_phases import publish_output
 
 __all__ = ["emit_columns"]
 
-_BATCH = 4
 _UNROLL = {"pragma_unroll": True}
 Statement = Callable[[Any], Any]
 
@@ -60,7 +59,9 @@ class _Columns:
         self.carries = self._local("carries", share.vector, "float32")
         self.values = [
             self._local(
-                f"{load.source.name}_part", _BATCH * share.vector, frame.held(str(load.ty.dtype))
+                f"{load.source.name}_part",
+                BATCH_ROWS * share.vector,
+                frame.held(str(load.ty.dtype)),
             )
             for load in reads.views
         ]
@@ -125,7 +126,7 @@ class _Columns:
     def _fold(self, lane: Any, slice_: Any | None) -> Any:
         """All rows of a slice, in batches; the rest row by row."""
         share, integer, depth = self.share, self.integer, self.phase.update.extent
-        step = share.slices * _BATCH
+        step = share.slices * BATCH_ROWS
         batches, rest = divmod(depth, step)
 
         def row(batch: Any, u: Any) -> Any:
@@ -133,7 +134,7 @@ class _Columns:
             return found if slice_ is None else found + slice_
 
         batch = tirx.Var("batch", self.frame.dtype)
-        whole = self._batch(lane, lambda u: row(batch, u), _BATCH)
+        whole = self._batch(lane, lambda u: row(batch, u), BATCH_ROWS)
         found = [
             self._each(lambda v: tirx.BufferStore(self.carries, self.phase.initial.value, [v])),
             serial(batch, batches, whole) if batches else None,
