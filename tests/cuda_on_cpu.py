@@ -138,10 +138,12 @@ static void tilex_wait_copies() {
   for (auto& copy : pending[here]) memcpy(copy.to, copy.from, copy.size);
   pending[here].clear();
 }
+static float tilex_load_kept_4(const void* from) { float f; memcpy(&f, from, 4); return f; }
 static void tilex_load_streamed_16(void* to, const void* from) {
   misaligned += (uintptr_t)to % 16 || (uintptr_t)from % 16;
   memcpy(to, from, 16);
 }
+static void tilex_load_kept_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
 static uint16_t __half_as_ushort(half h) { uint16_t bits; memcpy(&bits, &h, 2); return bits; }
 static uint16_t __bfloat16_as_ushort(nv_bfloat16 b) { return b.bits; }
 static half __ushort_as_half(uint16_t bits) { half h; memcpy(&h, &bits, 2); return h; }

@@ -42,7 +42,9 @@ KEPT = (
     ("loaded", "register", False),
     ("recompute", "register", False),
     ("preserve", "shared", False),
+    ("preserve", "shared", True),
     ("loaded", "shared", False),
+    ("loaded", "shared", True),
 )
 
 
@@ -53,7 +55,7 @@ def grid(columns: int, item_bytes: int) -> list[tuple]:
     plans = []
     for subgroups in (1, 2, 4, 8, 16, 25, 32):
         for blocks in (1, 2, 4, 8):
-            if blocks > 1 and (columns < 8192 * blocks or subgroups not in (8, 16, 32)):
+            if blocks > 1 and (columns < 8192 * blocks or subgroups not in (4, 8, 16, 32)):
                 continue
             if subgroups == 25 and columns % (32 * 25 * elements):
                 continue

@@ -69,7 +69,7 @@ def test_early_views_are_loaded_while_copies_are_on_their_way(name, views):
     options = {"reduction_lane_elements": 4, "reduction_early_views": True, **SHARED}
     text = kernel_of(compiled(name, 3, 1024, **options))
     body = text[text.index("{") :]
-    loads = [found.start() for found in re.finditer(r"\*\(float4\*\)\((?:weight|bias)_ptr", body)]
+    loads = [found.start() for found in re.finditer(r"tilex_load_kept_16\(", body)]
     (wait,) = (found.start() for found in re.finditer(r"tilex_wait_copies\(\);", body))
     read = re.search(r"= \*\(float4\*\)\(staged_ptr", body).start()
     assert len(loads) == views

@@ -26,9 +26,8 @@ CLUSTER_ELEMENTS = 8192
 # Shorter rows and stripes are better off in registers, and so is what no vector moves.
 STAGED_ELEMENTS, STAGED_BYTES = 4096, 16
 STAGED_SCALARS = 16
-# R that automatic planning considers. The cost policies are fitted to programs that have whole SIMD
-# groups: once one is fitted to shared ones too, this becomes (1, 2, 4).
-AUTOMATIC_SHARING = (1,)
+# R that automatic planning considers, of those that a target allows.
+AUTOMATIC_SHARING = (1, 2, 4)
 # More elements a worker are not worth sharing a SIMD group.
 SHARING_ELEMENTS = 32
 # A launch extent is a 32-bit integer.

@@ -42,6 +42,8 @@ __all__ = [
     "has_scalef",
     "ir",
     "ldmatrix",
+    "load_kept",
+    "load_kept_scalar",
     "load_streamed",
     "mma_m16n8k16",
     "name",
@@ -144,6 +146,29 @@ __forceinline__ __device__ void tilex_load_streamed_16(void* to, const void* fro
   *static_cast<uint4*>(to) = value;
 }
 """
+# Volatile, so that what is loaded early stays in front of what it should overlap.
+_LOAD_KEPT = """
+__forceinline__ __device__ void tilex_load_kept_16(void* to, const void* from) {
+  uint4 value;
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
+  asm volatile("ld.global.L1::evict_last.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(__cvta_generic_to_global(from)), "l"(policy));
+  *static_cast<uint4*>(to) = value;
+}
+"""
+_LOAD_KEPT_SCALAR = """
+__forceinline__ __device__ float tilex_load_kept_4(const void* from) {
+  float value;
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
+  asm volatile("ld.global.L1::evict_last.L2::cache_hint.f32 %0, [%1], %2;"
+               : "=f"(value)
+               : "l"(__cvta_generic_to_global(from)), "l"(policy));
+  return value;
+}
+"""
 
 
 def load_streamed(to: Any, source: Any) -> Any:
@@ -153,6 +178,18 @@ def load_streamed(to: Any, source: Any) -> Any:
     """
     pointers = tirx.address_of(to), tirx.address_of(source)
     return cuda_function("tilex_load_streamed_16", *pointers, source=_LOAD_STREAMED, dtype="void")
+
+
+def load_kept(to: Any, source: Any) -> Any:
+    """Load 16 bytes likewise; both caches evict them last (compute capability 8.0)."""
+    pointers = tirx.address_of(to), tirx.address_of(source)
+    return cuda_function("tilex_load_kept_16", *pointers, source=_LOAD_KEPT, dtype="void")
+
+
+def load_kept_scalar(source: Any) -> Any:
+    """The float32 element ``source`` of such a view; both caches evict it last."""
+    place = tirx.address_of(source)
+    return cuda_function("tilex_load_kept_4", place, source=_LOAD_KEPT_SCALAR, dtype="float32")
 
 
 def wait_copies() -> Any:

@@ -68,6 +68,7 @@ from tvm_tilex.tirx.compat import (
     tirx,
     wait_copies,
 )
+from tvm_tilex.transform.cache_hints import cache_hints
 from tvm_tilex.transform.common import (
     as_index,
     ceil_divided,
@@ -87,7 +88,6 @@ from tvm_tilex.transform.invariant_division import invariant_division
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.realization import realization_of
 from tvm_tilex.transform.rescaled_sums import emit_rescaled_sum, with_rescaled_sums
-from tvm_tilex.transform.streamed_loads import streamed_views
 from tvm_tilex.transform.stripe_storage import StripeStorage
 from tvm_tilex.transform.vector_access import VectorAccess
 
@@ -130,8 +130,8 @@ class MapSubgroups:
             pairs=wanted.packed_extrema,
             narrow_results=attrs.PRECISE not in func.attrs and stores_narrow(func.body),
         )
-        if wanted.streams:
-            vectors.streamed = streamed_views(
+        if wanted.hints_caches:
+            vectors.hints = cache_hints(
                 admission.program, mapper.execution, written=written, unroll=mapper.unroll
             )
         prove_staging(mapper.stripes.packs, plan.threads, plan.lane_elements)

@@ -33,9 +33,9 @@ class Realization:
     capability: int = 0  # of a CUDA device: 10 * major + minor
 
     @property
-    def streams(self) -> bool:
-        """Whether loads can leave the first-level cache alone (PTX ISA 7.4: from 7.0 on)."""
-        return self.capability >= 70
+    def hints_caches(self) -> bool:
+        """Whether loads can say how the caches should treat them (PTX ISA 7.4: from 8.0 on)."""
+        return self.capability >= 80
 
     @property
     def packed_extrema(self) -> bool:

@@ -18,10 +18,11 @@ into a staged one by one asynchronous copy where it has 4, 8 or 16 bytes::
 
     tilex_copy_async_16(&staged[...], &x[row, first])
 
-A load of 16 bytes of a view that is streamed is a call too
-(:mod:`tvm_tilex.transform.streamed_loads`)::
+A load of 16 bytes that says how the caches should treat it is a call too
+(:mod:`tvm_tilex.transform.cache_hints`), as is a single float32 that they should keep::
 
     tilex_load_streamed_16(&x_pack[part * L], &x[row, first + part * L])
+    tilex_load_kept_16(&weight_pack[part * L], &weight[first + part * L])
 
 No copy begins before what the thread itself may have stored there: memory that the function stores
 to is loaded instead. Whoever emits the reads waits for the copies (:meth:`copies_pending`).
@@ -45,11 +46,14 @@ from tvm_tilex.tirx.compat import (
     TensorLoad,
     copy_async,
     element_bytes,
+    load_kept,
+    load_kept_scalar,
     load_streamed,
     structural_equal,
     structural_map,
     tirx,
 )
+from tvm_tilex.transform.cache_hints import CacheHints
 from tvm_tilex.transform.common import sequence, serial, substitute
 from tvm_tilex.transform.execution_map import Pack
 
@@ -57,22 +61,22 @@ __all__ = ["VectorAccess"]
 
 _STAGED = "shared.dyn"
 _COPIED_BYTES = (4, 8, 16)  # of one asynchronous copy
-_STREAMED_BYTES = 16  # of one load that leaves the first-level cache alone
+_HINTED_BYTES = 16  # of one vector whose load says how the caches should treat it
 
 
 @dataclass
 class VectorAccess:
     """Rewrites packs for a target's vectors of ``max_lanes`` elements and ``max_bytes`` bytes.
 
-    ``written`` are the buffers that the function stores to, ``streamed`` views of which it loads
-    each element once; ``alignment`` collects, by parameter
-    name, the bytes that its base must be a multiple of.
+    ``written`` are the buffers that the function stores to, ``hints`` say how the caches should
+    treat views; ``alignment`` collects, by parameter name, the bytes that its base must be a
+    multiple of.
     """
 
     max_lanes: int
     max_bytes: int
     written: frozenset[Any] = frozenset()
-    streamed: frozenset[Any] = frozenset()
+    hints: CacheHints = field(default_factory=CacheHints)
     alignment: dict[str, int] = field(default_factory=dict)
     _pending: bool = False
 
@@ -82,7 +86,7 @@ class VectorAccess:
 
     def _pack(self, pack: Pack, statement: Any) -> Any:
         if pack.lane_element is None or pack.partial:
-            return pack.each(statement)
+            return pack.each(self._hinted(statement) if pack.width == 1 else statement)
         if not isinstance(statement, tirx.BufferStore):
             return pack.each(statement)
         if self._copies(pack, statement):
@@ -104,6 +108,17 @@ class VectorAccess:
             allocations.append(tirx.AllocBuffer(statement.buffer))
         moved = [part for parts in before for part in parts]
         return sequence(*allocations, *moved, pack.each(statement), *after)
+
+    def _hinted(self, statement: Any) -> Any:
+        """One element's statement, its loads of kept views as calls, under their guards."""
+
+        def kept(load: Any) -> Any:
+            scalar = str(load.ty.dtype) == "float32"
+            return load_kept_scalar(load) if scalar and load.source in self.hints.kept else load
+
+        if not self.hints.kept:
+            return statement
+        return structural_map(statement, (TensorLoad, kept), order="post")
 
     def _copies(self, pack: Pack, store: Any) -> bool:
         """Whether the store moves elements of memory, as they are, into a worker's stripe."""
@@ -180,19 +195,23 @@ class VectorAccess:
     def _fetch(self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any]) -> list[Any]:
         """Move the pack's elements of ``load`` to ``slots`` of a private or a staged ``buffer``."""
         memory = load.source
-        streamed = memory in self.streamed and buffer.scope() == "local"
+        call = self._hint(memory) if buffer.scope() == "local" else None
         lanes = self._lanes(pack, memory)
 
         def element(at: Any) -> Any:
             return memory[tuple(_at(index, pack, at) for index in load.indices)]
 
-        if streamed and lanes * element_bytes(memory) == _STREAMED_BYTES:
-            self._align(memory, _STREAMED_BYTES)
+        if call is not None and lanes * element_bytes(memory) == _HINTED_BYTES:
+            self._align(memory, _HINTED_BYTES)
             dtype = str(pack.element.ty.dtype)
             firsts = [tirx.IntImm(dtype, lane) for lane in range(0, pack.width, lanes)]
-            calls = [load_streamed(buffer[tuple(slots(at))], element(at)) for at in firsts]
-            return [tirx.Evaluate(call) for call in calls]
+            return [tirx.Evaluate(call(buffer[tuple(slots(at))], element(at))) for at in firsts]
         return self._move(pack, memory, lambda at: tirx.BufferStore(buffer, element(at), slots(at)))
+
+    def _hint(self, memory: Any) -> Callable[[Any, Any], Any] | None:
+        if memory in self.hints.streamed:
+            return load_streamed
+        return load_kept if memory in self.hints.kept else None
 
     def _store(self, pack: Pack, store: Any, buffer: Any) -> list[Any]:
         def move(at: Any) -> Any:

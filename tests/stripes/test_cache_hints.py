@@ -1,4 +1,4 @@
-"""Vectors that leave the first-level cache alone: which kernels have them, and their values."""
+"""Loads that say how the caches should treat them: which kernels have them, and their values."""
 
 import re
 
@@ -88,21 +88,24 @@ def test_staged_rows_are_copied():
     assert "tilex_copy_async_16(" in artifact.source and streamed(artifact) == set()
 
 
-@pytest.mark.parametrize("arch", ["sm_60", "sm_70", None])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", None])
 def test_the_device_must_have_the_instruction(arch):
     target = {"kind": "cuda", "max_num_threads": 1024, "thread_warp_size": 32}
     target |= {} if arch is None else {"arch": arch}
-    entry = tx.kernels.catalog()["row_sum"]
-    artifact = tx.compile(entry.kernel, *entry.specs(64, 1024), target=target)
-    stated = str(artifact.target.attrs.get("arch", ""))
-    assert ("streamed" in artifact.source) == (int(stated.removeprefix("sm_") or 0) >= 70)
-    assert stated == arch or arch is None
+    for name, hint in (("row_sum", "streamed"), ("rmsnorm", "kept")):
+        entry = tx.kernels.catalog()[name]
+        artifact = tx.compile(entry.kernel, *entry.specs(64, 1024), target=target)
+        stated = str(artifact.target.attrs.get("arch", ""))
+        assert (hint in artifact.source) == (int(stated.removeprefix("sm_") or 0) >= 80)
+        assert stated == arch or arch is None
 
 
 @pytest.mark.parametrize("target", ["metal", "llvm"])
 def test_other_targets_have_no_such_load(target):
-    artifact = compiled("row_sum", 64, 1024, target=target)
-    assert "streamed" not in artifact.source + artifact.scheduled.script()
+    for name in ("row_sum", "rmsnorm"):
+        artifact = compiled(name, 64, 1024, target=target)
+        text = artifact.source + artifact.scheduled.script()
+        assert "streamed" not in text and "kept" not in text
 
 
 @tx.tile_kernel
@@ -234,3 +237,105 @@ def test_streaming_changes_no_bit(run, tmp_path):
         assert bool(streamed(compiled(name, rows, columns, dtype, **options))) == access
         found.append(launched(name, rows, columns, dtype, folder, **options))
     assert found[0] == found[1]
+
+
+# What every program reads
+
+
+def kept(artifact):
+    """The views that the text asks the caches to keep, and the bytes of such a load."""
+    calls = re.findall(r"tilex_load_kept_(16|4)\(([^;]*);", kernel_of(artifact))
+    views = (re.findall(r"(\w+)_ptr\[", arguments) for _, arguments in calls)
+    names = {name for found in views for name in found if name in ("w", "weight", "bias", "x", "y")}
+    return names, {int(size) for size, _ in calls}
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "views"), [("rmsnorm", {"weight"}), ("layernorm", {"weight", "bias"})]
+)
+def test_weights_are_kept_and_rows_are_not(name, views, dtype, early):
+    artifact = compiled(name, 64, 1024, dtype, reduction_early_views=early)
+    assert kept(artifact) == (views, {16})
+    assert "L1::evict_last.L2::cache_hint" in artifact.source
+    assert "createpolicy.fractional.L2::evict_last" in artifact.source
+    for view in views:
+        assert artifact.alignment[view] == 16
+        assert not re.search(rf"= \*\((?:float4|uint4)\*\)\({view}_ptr", kernel_of(artifact))
+
+
+def test_single_numbers_of_four_bytes_are_kept():
+    assert kept(compiled("rmsnorm", 64, 1023)) == ({"weight"}, {4})
+    assert kept(compiled("rmsnorm", 64, 1023, "bfloat16")) == (set(), set())
+
+
+def test_a_kernel_without_weights_keeps_nothing():
+    assert kept(compiled("softmax", 64, 1024)) == (set(), set())
+
+
+# 64 KiB and more: float32 of 16384 columns, twice 8192
+@pytest.mark.parametrize(
+    ("name", "columns", "asked"),
+    [
+        ("rmsnorm", 16380, True),
+        ("rmsnorm", 16384, False),
+        ("layernorm", 8188, True),
+        ("layernorm", 8192, False),
+    ],
+)
+def test_large_weights_come_as_they_come(name, columns, asked):
+    options = {"max_reduction_striped_scalars_per_worker": 1000, "threads_per_group": 256}
+    assert bool(kept(compiled(name, 4, columns, **options))[0]) == asked
+
+
+def test_a_cluster_keeps_nothing():
+    options = {"threads_per_group": 256, "reduction_blocks_per_program": 4}
+    artifact = compiled("rmsnorm", 8, 32768, "bfloat16", target="h200", **options)
+    assert kept(artifact) == (set(), set())
+
+
+@tx.tile_kernel
+def accumulated(
+    x: VIEW[tx.float32, 2],
+    w: VIEW[tx.float32, 1, tx.InOut],
+    out: VIEW[tx.float32, 1, tx.Out],
+):
+    """A vector that the kernel's second nest writes is read by all programs of its first."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1))
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        row = x[tx.coord(nest.index(), 0), tx.shape(one, columns)]
+        total = tx.reduce(row * w[tx.coord(0), tx.shape(columns)], columns, tx.add)
+        out(tx.coord(nest.index()), tx.shape(one)).store(total)
+        w(tx.coord(nest.index()), tx.shape(one)).store(total)
+
+
+def test_what_the_kernel_writes_is_not_kept():
+    specs = (tx.spec((4, 512)), tx.spec((512,)), tx.spec((4,)))
+    artifact = tx.compile(accumulated, *specs, target="cuda")
+    assert "tilex_load_kept" not in artifact.source
+
+
+KEPT_RUNS = [
+    ("rmsnorm", "float32", 3, 1024, 64, 1, 4, False),
+    ("rmsnorm", "float32", 3, 1023, 64, 1, 1, False),
+    ("layernorm", "float32", 3, 33, 32, 1, 1, True),
+    ("layernorm", "bfloat16", 5, 520, 64, 2, 8, True),
+    ("layernorm", "float16", 5, 1000, 128, 2, 8, False),
+    ("layernorm", "float32", 3, 520, 64, 1, 8, True),
+]
+
+
+@pytest.mark.skipif(not cuda_on_cpu.available(), reason="no g++")
+@pytest.mark.parametrize("run", KEPT_RUNS, ids=str)
+def test_kept_weights_against_fp64(run, tmp_path):
+    name, dtype, rows, columns, threads, packed, elements, early = run
+    options = {
+        "threads_per_group": threads,
+        "reduction_programs_per_group": packed,
+        "reduction_lane_elements": elements,
+        "reduction_early_views": early,
+    }
+    assert kept(compiled(name, rows, columns, dtype, **options))[0]
+    launched(name, rows, columns, dtype, tmp_path, **options)
