@@ -144,6 +144,7 @@ static void tilex_load_streamed_16(void* to, const void* from) {
   memcpy(to, from, 16);
 }
 static void tilex_load_kept_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
+static void tilex_load_last_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
 static uint16_t __half_as_ushort(half h) { uint16_t bits; memcpy(&bits, &h, 2); return bits; }
 static uint16_t __bfloat16_as_ushort(nv_bfloat16 b) { return b.bits; }
 static half __ushort_as_half(uint16_t bits) { half h; memcpy(&h, &bits, 2); return h; }

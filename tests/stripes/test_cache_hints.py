@@ -339,3 +339,56 @@ def test_kept_weights_against_fp64(run, tmp_path):
     }
     assert kept(compiled(name, rows, columns, dtype, **options))[0]
     launched(name, rows, columns, dtype, tmp_path, **options)
+
+
+# Rows that are read again
+
+AGAIN = {"shared_tile_materialization": "recompute", "reduction_lane_elements": 4}
+
+
+def readings(artifact, view):
+    """What each load of ``view`` asks of the caches, in the order of the text."""
+    pattern = rf"tilex_load_(\w+)_16\([^;]*?{view}_ptr\["
+    found = re.findall(pattern, kernel_of(artifact))
+    # A division by a row's number has a path for what is rare: the last reading stands twice.
+    return found[:-1] if found[-2:] == ["last", "last"] else found
+
+
+@pytest.mark.parametrize(("name", "view", "count"), [("softmax", "input", 3), ("rmsnorm", "x", 2)])
+def test_a_row_is_kept_until_it_is_read_for_the_result(name, view, count):
+    artifact = compiled(name, 64, 1024, threads_per_group=64, **AGAIN)
+    assert readings(artifact, view) == ["kept"] * (count - 1) + ["last"]
+    assert "createpolicy.fractional.L2::evict_first" in artifact.source
+
+
+def test_both_rows_of_a_residual_are():
+    artifact = compiled("residual_layernorm", 64, 1024, threads_per_group=64, **AGAIN)
+    for view in ("x", "residual"):
+        assert readings(artifact, view) == ["kept", "kept", "last"]
+
+
+@pytest.mark.parametrize(("threads", "hinted"), [(64, True), (32, False)])
+def test_more_than_64_bytes_a_worker_come_as_they_come(threads, hinted):
+    artifact = compiled("rmsnorm", 64, 1024, threads_per_group=threads, **AGAIN)
+    assert bool(readings(artifact, "x")) == hinted
+    assert readings(artifact, "weight") == ["kept"]
+
+
+def test_three_readings_beside_weights_come_as_they_come():
+    artifact = compiled("layernorm", 64, 1024, threads_per_group=64, **AGAIN)
+    assert readings(artifact, "x") == [] and readings(artifact, "bias") == ["kept"]
+
+
+def test_rows_that_stay_in_registers_are_read_once():
+    artifact = compiled("softmax", 64, 1024, threads_per_group=64)
+    assert "tilex_load" not in artifact.source
+
+
+@pytest.mark.skipif(not cuda_on_cpu.available(), reason="no g++")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm", "residual_layernorm"])
+def test_rows_read_again_against_fp64(name, dtype, tmp_path):
+    options = {**AGAIN, "threads_per_group": 64}
+    options["reduction_lane_elements"] = 4 if dtype == "float32" else 8
+    assert "tilex_load_last_16" in compiled(name, 3, 1000, dtype, **options).source
+    launched(name, 3, 1000, dtype, tmp_path, **options)

@@ -48,11 +48,21 @@ def program_facts(subject: Subject) -> ProgramFacts:
             for count, load, _ in inputs
             if not any(mentions(index, subject.row.root.loop_var) for index in load.indices)
         ),
+        repeated_bytes=_repeated_bytes(inputs, subject.row.root.loop_var),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),
         bytes=sum(count * element_bytes(load.source) for count, load, _ in inputs)
         + sum(d.count * element_bytes(d.store.buffer) for d in outputs),
     )
+
+
+def _repeated_bytes(inputs: tuple[tuple[int, Any, bool], ...], program: Any) -> int:
+    """Bytes of rows that a program loads again, beyond their first whole reading."""
+    read: dict[Any, list[int]] = {}
+    for count, load, _ in inputs:
+        if any(mentions(index, program) for index in load.indices):
+            read.setdefault(load.source, []).append(count * element_bytes(load.source))
+    return sum(sum(sizes) - max(sizes) for sizes in read.values())
 
 
 def _vector_width(subject: Subject) -> int:

@@ -14,6 +14,8 @@ __all__ = ["Materialization", "materializations"]
 
 # Elements of a tile from which LOADED is considered: it won nowhere on narrower rows.
 _WIDE = 8192
+# Elements of the longest tile for which reading rows again is considered: it won on no others.
+_READ_AGAIN = range(1024, 16385)
 # Policies that price what is computed again, so that materializations compare.
 _COMPARABLE = ("default", "occupancy")
 
@@ -51,9 +53,11 @@ def materializations(
     )
     kept: tuple[Materialization, ...] = (Materialization(preserve, keep),)
     staged = options.reduction_stripe_storage == "shared"
-    if keep and (staged or _wide(program)) and options.cost_policy in _COMPARABLE:
+    if keep and (staged or _longest(program) >= _WIDE) and options.cost_policy in _COMPARABLE:
         kept = (Materialization(preserve, True), Materialization(loaded, True))
     kept = _early(program, kind, options, kept)
+    if keep and _longest(program) in _READ_AGAIN and options.cost_policy in _COMPARABLE:
+        kept = (*kept, Materialization(recompute, False))
     if options.explicit_request:
         return (kept,), ""
     # Beyond the stripe bound a row is read again rather than run by one thread.
@@ -84,9 +88,9 @@ def _common(statement: Statement) -> bool:
     return all(isinstance(index, IndexConstant) for index in statement.origin)
 
 
-def _wide(program: Program) -> bool:
-    """Whether a tile is so long that computing it again may be cheaper than keeping it."""
-    return any(value.type.elements >= _WIDE for s in walk(program) for value in defined(s))
+def _longest(program: Program) -> int:
+    """Elements of a program's longest tile."""
+    return max((v.type.elements for s in walk(program) for v in defined(s)), default=0)
 
 
 def _on_processor(program: Program, *, noalias: bool) -> tuple[SharedTileMaterialization, str]:

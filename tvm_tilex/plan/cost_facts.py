@@ -16,7 +16,7 @@ class CostFacts:
     threadgroups; ``useful_lane_work`` is elements / (rounds * W).
     ``programs_per_subgroup`` programs share a SIMD group.
     ``bytes`` are those that a program moves from and to global memory, ``cached_bytes`` those of
-    them that every program reads.
+    them that every program reads, ``repeated_bytes`` those that the program has read before.
     ``read_slots`` counts program slots that load (packed tails replay), ``write_slots`` those that
     store. ``widest`` is the most elements a worker owns of one domain or reduction, and
     ``vector_width`` how many consecutive ones could move together. ``repartitioned`` counts the
@@ -52,5 +52,6 @@ class CostFacts:
     instructions: int = 0
     late_reads: int = 0
     cached_bytes: int = 0
+    repeated_bytes: int = 0
     exchanges: int = 0
     programs_per_subgroup: int = 1

@@ -35,7 +35,8 @@ class OccupancyCost:
     """Microseconds of a multiprocessor that one program takes, by a closed queue.
 
     ``bandwidth`` is in bytes a microsecond and multiprocessor, as if nothing else were used; a byte
-    that every program reads counts ``cached`` times. ``resident_threads``, ``resident_registers``,
+    that every program reads counts ``cached`` times, one that the program itself has read before
+    ``repeated`` times. ``resident_threads``, ``resident_registers``,
     ``resident_shared`` bytes and ``resident_groups`` are the device's limits a multiprocessor.
     ``registers`` and ``registers_per_scalar`` estimate a thread's registers from its stripes.
     Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of an exchange between
@@ -57,6 +58,7 @@ class OccupancyCost:
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
+    repeated: float = 0.5
     cached: float = 1.343
     registers: float = 23.03
     registers_per_scalar: float = 1.017
@@ -94,6 +96,7 @@ class OccupancyCost:
         resident = self._resident(facts, threads)
         share = packed / blocks  # programs of a group
         distinct = facts.bytes - facts.cached_bytes * (1 - self.cached)
+        distinct -= facts.repeated_bytes * (1 - self.repeated)
         streams = 1 + self.depth * math.log2(self._accesses(facts))
         memory = distinct * share / self.bandwidth * streams
         issue = self._slots(facts, threads, share) / _LANES / _CLOCK

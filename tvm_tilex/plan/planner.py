@@ -123,6 +123,7 @@ def cost_facts(
         vector_width=facts.vector_width,
         bytes=facts.bytes,
         cached_bytes=facts.cached_bytes,
+        repeated_bytes=facts.repeated_bytes,
         instructions=facts.instructions,
         late_reads=facts.late_reads,
         staged_bytes=staged_bytes(facts, workers, elements, shape.threads(target.lanes))

@@ -48,6 +48,7 @@ from tvm_tilex.tirx.compat import (
     element_bytes,
     load_kept,
     load_kept_scalar,
+    load_last,
     load_streamed,
     structural_equal,
     structural_map,
@@ -92,7 +93,8 @@ class VectorAccess:
         if self._copies(pack, statement):
             return sequence(*self._copy(pack, statement))
         loads = self._loads(pack, statement.value)
-        before = [self._load(pack, load, buffer) for load, buffer in loads]
+        result = statement.buffer.scope() == "global"
+        before = [self._load(pack, load, buffer, result) for load, buffer in loads]
         value = _replace(statement.value, loads, pack.lane_element)
         after: list[Any] = []
         if self._contiguous(pack, statement.buffer, statement.indices):
@@ -143,7 +145,7 @@ class VectorAccess:
         def slots(at: Any) -> list[Any]:
             return [_at(slot, pack, at) for slot in store.indices]
 
-        return self._fetch(pack, load, store.buffer, slots)
+        return self._fetch(pack, load, store.buffer, slots, result=False)
 
     def copies_pending(self) -> bool:
         """Whether copies have been started since the last question, which must be waited for."""
@@ -189,13 +191,18 @@ class VectorAccess:
             (pack.width,), str(of.ty.dtype), f"{of.name}_pack", scope="local", layout=None
         )
 
-    def _load(self, pack: Pack, load: Any, buffer: Any) -> list[Any]:
-        return self._fetch(pack, load, buffer, lambda at: [at])
+    def _load(self, pack: Pack, load: Any, buffer: Any, result: bool) -> list[Any]:
+        return self._fetch(pack, load, buffer, lambda at: [at], result=result)
 
-    def _fetch(self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any]) -> list[Any]:
-        """Move the pack's elements of ``load`` to ``slots`` of a private or a staged ``buffer``."""
+    def _fetch(
+        self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any], *, result: bool
+    ) -> list[Any]:
+        """Move the pack's elements of ``load`` to ``slots`` of a private or a staged ``buffer``.
+
+        ``result`` says that they are for what the kernel stores.
+        """
         memory = load.source
-        call = self._hint(memory) if buffer.scope() == "local" else None
+        call = self._hint(memory, result) if buffer.scope() == "local" else None
         lanes = self._lanes(pack, memory)
 
         def element(at: Any) -> Any:
@@ -208,9 +215,11 @@ class VectorAccess:
             return [tirx.Evaluate(call(buffer[tuple(slots(at))], element(at))) for at in firsts]
         return self._move(pack, memory, lambda at: tirx.BufferStore(buffer, element(at), slots(at)))
 
-    def _hint(self, memory: Any) -> Callable[[Any, Any], Any] | None:
+    def _hint(self, memory: Any, result: bool) -> Callable[[Any, Any], Any] | None:
         if memory in self.hints.streamed:
             return load_streamed
+        if memory in self.hints.repeated:
+            return load_last if result else load_kept
         return load_kept if memory in self.hints.kept else None
 
     def _store(self, pack: Pack, store: Any, buffer: Any) -> list[Any]:
