@@ -35,15 +35,17 @@ def choices(columns, kind="cuda", **options):
 
 
 def test_what_is_considered():
-    narrow, wide = choices(8191), choices(8192)
+    kept, loaded, again = (PRESERVE, True), (LOADED, True), (RECOMPUTE, False)
     last = (((PRESERVE, False),), ((RECOMPUTE, False),))
-    assert narrow == (((PRESERVE, True),), *last)
-    assert wide == (((PRESERVE, True), (LOADED, True)), *last)
+    assert choices(1023) == ((kept,), *last)
+    assert choices(1024) == choices(8191) == ((kept, again), *last)
+    assert choices(8192) == choices(16384) == ((kept, loaded, again), *last)
+    assert choices(16385) == ((kept, loaded), *last)
     assert choices(8192, "metal") == (((PRESERVE, False),), ((RECOMPUTE, False),))
-    assert choices(8192, threads_per_group=64) == (((PRESERVE, True), (LOADED, True)),)
+    assert choices(8192, threads_per_group=64) == ((kept, loaded, again),)
     # A policy that does not price what is computed again compares nothing.
-    assert choices(8192, cost_policy="analytic") == narrow
-    assert choices(8192, cost_policy="occupancy") == wide
+    assert choices(8192, cost_policy="analytic") == choices(1023)
+    assert choices(8192, cost_policy="occupancy") == choices(8192)
     assert choices(8192, shared_tile_materialization="loaded") == (((LOADED, True),),)
     # Staging is asked for exactly: what keeps views as they stand is considered of any width.
     assert choices(64, reduction_stripe_storage="shared") == (((PRESERVE, True), (LOADED, True)),)
@@ -166,6 +168,16 @@ def test_the_stages_of_both_are_told_apart(tmp_path):
 
 
 def test_one_materialization_has_stages_without_its_name(tmp_path):
-    compiled("softmax", 1023, 4096, dump=tmp_path)
+    compiled("softmax", 1023, 1000, dump=tmp_path)
     assert not [name for name in stages(tmp_path) if "preserve" in name or "chosen" in name]
     assert stages(tmp_path)[1] == "01_reference.py"
+
+
+def test_early_views_that_are_asked_for_are_had_in_every_choice():
+    entry = kernels.catalog()["rmsnorm"]
+    program = entry.kernel.capture(entry.specs(64, 4096))
+    for asked in (True, False):
+        options = tx.CompileOptions(reduction_early_views=asked)
+        (first, *_), _ = materializations(program, "cuda", options)
+        assert {choice.early_views for choice in first} == {asked}
+        assert RECOMPUTE in {choice.tiles for choice in first}

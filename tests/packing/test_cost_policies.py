@@ -165,6 +165,7 @@ SOFTMAX = ProgramFacts(
     reads=2 * 257,
     writes=257,
     bytes=3 * 257 * 4,
+    repeated_bytes=257 * 4,
     late_reads=257,  # the row, read again behind its maximum
     instructions=257 * (1 + 9 + 6),  # a difference, an exponential, a quotient
 )

@@ -56,8 +56,9 @@ def materializations(
     if keep and (staged or _longest(program) >= _WIDE) and options.cost_policy in _COMPARABLE:
         kept = (Materialization(preserve, True), Materialization(loaded, True))
     kept = _early(program, kind, options, kept)
-    if keep and _longest(program) in _READ_AGAIN and options.cost_policy in _COMPARABLE:
-        kept = (*kept, Materialization(recompute, False))
+    again = _longest(program) in _READ_AGAIN and not staged
+    if keep and again and options.cost_policy in _COMPARABLE:
+        kept = (*kept, Materialization(recompute, False, bool(options.reduction_early_views)))
     if options.explicit_request:
         return (kept,), ""
     # Beyond the stripe bound a row is read again rather than run by one thread.

@@ -11,7 +11,7 @@ microseconds: the first term where latency is the limit, the second where a reso
 asymptotes of a closed queueing network; p and q say how sharp the knees are). A partly filled last
 wave adds its share.
 
-The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,290 measured kernels of
+The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,796 measured kernels of
 six operators, eight shapes and two storage types on one H200 (``configs/measurements``).
 """
 
@@ -36,57 +36,62 @@ class OccupancyCost:
 
     ``bandwidth`` is in bytes a microsecond and multiprocessor, as if nothing else were used; a byte
     that every program reads counts ``cached`` times, one that the program itself has read before
-    ``repeated`` times. ``resident_threads``, ``resident_registers``,
-    ``resident_shared`` bytes and ``resident_groups`` are the device's limits a multiprocessor.
-    ``registers`` and ``registers_per_scalar`` estimate a thread's registers from its stripes.
+    ``repeated`` times, and ``repeated_depth`` of that more a doubling of a thread's accesses.
+    ``resident_threads``, ``resident_registers``, ``resident_shared`` bytes and ``resident_groups``
+    are the device's limits a multiprocessor. ``registers`` and ``registers_per_scalar`` estimate a
+    thread's registers from its stripes.
     Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of an exchange between
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
     ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
     ``late`` loads after the first reduction and ``late_access`` of a thread to them;
     ``staging`` of a group and ``staging_per_element`` of a thread; ``launch`` between two groups.
-    ``launch_per_warp`` is relative to it. ``slots_per_round``, ``slots_per_instruction`` and
-    ``slots_per_access`` are issue slots of a lane. ``knee`` is p - 1, ``mixing`` q - 1.
+    ``launch_per_warp`` and ``cluster_barrier_per_warp`` are relative to theirs.
+    ``slots_per_round``, ``slots_per_instruction``, ``slots_per_access`` and
+    ``slots_per_collective`` are issue slots of a lane. ``knee`` is p - 1, ``mixing`` q - 1.
     Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
     vector width costs, ``depth`` what a doubling of a thread's accesses costs in bandwidth (rows
     are read in more pieces at a time), ``packed`` a doubling of Q for each doubling of a thread's
     accesses, ``cluster`` and ``staged`` what those plans cost besides.
     """
 
-    bandwidth: float = 62000.0
+    bandwidth: float = 15823.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    repeated: float = 0.5
-    cached: float = 1.343
-    registers: float = 23.03
-    registers_per_scalar: float = 1.017
-    start: float = 0.1805
-    start_per_warp: float = 0.001035
-    barrier: float = 0.2726
-    barrier_per_doubling: float = 0.01836
-    cluster_start: float = 3.142
-    cluster_barrier: float = 0.5512
-    round: float = 0.003269
-    late: float = 0.06222
-    late_access: float = 0.07667
-    access: float = 0.03077
-    staging: float = 0.3528
-    staging_per_element: float = 0.001719
-    launch: float = 0.02152
-    launch_per_warp: float = 0.4063
-    slots_per_round: float = 0.04172
-    slots_per_instruction: float = 2.265
-    slots_per_access: float = 0.1379
-    knee: float = 1.668
-    depth: float = 0.04398
-    mixing: float = 1.852
-    tail: float = 0.09356
-    vector: float = 0.06844
-    packed: float = 0.005498
-    cluster: float = 0.06882
-    staged: float = 0.03923
+    repeated: float = 0.0787655
+    repeated_depth: float = 0.047829
+    cached: float = 0.099125
+    registers: float = 7.40329
+    registers_per_scalar: float = 1.62947
+    start: float = 0.0670513
+    start_per_warp: float = 0.0190685
+    barrier: float = 0.141874
+    barrier_per_doubling: float = 0.0049339
+    cluster_start: float = 0.702392
+    cluster_barrier: float = 5.28127
+    cluster_barrier_per_warp: float = 0.0105627
+    round: float = 0.00151498
+    late: float = 0.0204238
+    late_access: float = 0.0032679
+    access: float = 0.0121887
+    staging: float = 0.427192
+    staging_per_element: float = 0.000882
+    launch: float = 0.0888259
+    launch_per_warp: float = 0.623615
+    slots_per_round: float = 0.0530662
+    slots_per_instruction: float = 1.13016
+    slots_per_access: float = 1.71388
+    slots_per_collective: float = 1.87226
+    knee: float = 4.1236
+    depth: float = 0.0184576
+    mixing: float = 4.73506
+    tail: float = 0.0789117
+    vector: float = 0.440356
+    packed: float = 0.0132642
+    cluster: float = 0.0328445
+    staged: float = 0.0239163
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -96,8 +101,10 @@ class OccupancyCost:
         resident = self._resident(facts, threads)
         share = packed / blocks  # programs of a group
         distinct = facts.bytes - facts.cached_bytes * (1 - self.cached)
-        distinct -= facts.repeated_bytes * (1 - self.repeated)
-        streams = 1 + self.depth * math.log2(self._accesses(facts))
+        doublings = math.log2(self._accesses(facts))
+        again = self.repeated * (1 + self.repeated_depth * doublings)
+        distinct -= facts.repeated_bytes * (1 - again)
+        streams = 1 + self.depth * doublings
         memory = distinct * share / self.bandwidth * streams
         issue = self._slots(facts, threads, share) / _LANES / _CLOCK
         launch = self.launch * (1 + self.launch_per_warp * warps)
@@ -128,6 +135,7 @@ class OccupancyCost:
             facts.rounds * threads * self.slots_per_round
             + facts.instructions * share * self.slots_per_instruction
             + accesses * share * self.slots_per_access
+            + facts.reductions * threads * self.slots_per_collective
         )
 
     def _latency(self, facts: CostFacts, warps: float) -> float:
@@ -138,7 +146,8 @@ class OccupancyCost:
             doublings = math.log2(facts.subgroups)
             found += facts.exchanges * (self.barrier + self.barrier_per_doubling * doublings)
         if facts.blocks_per_program > 1:
-            found += self.cluster_start + facts.exchanges * self.cluster_barrier
+            barrier = self.cluster_barrier * (1 + self.cluster_barrier_per_warp * warps)
+            found += self.cluster_start + facts.exchanges * barrier
         if facts.late_reads:
             late = facts.late_reads / facts.workers / facts.lane_elements
             found += self.late + self.late_access * late
