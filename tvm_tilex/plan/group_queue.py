@@ -11,7 +11,7 @@ cycles; a partly filled last wave adds its share. Issue slots of a phase are wha
 issue over four schedulers; its latency is what one warp issues, times ``dependency``, and waits.
 
 The coefficients were found by ``scripts/benchmark/fit_group_cost.py`` from the records of one H200
-in ``configs/measurements``: 320 plans of 24 problems, and what an automatic thread count takes of
+in ``configs/measurements``: 320 of the 333 plans of 24 problems, and what automatic threads take of
 123 tiles (docs/groups.md). What the measurements did not tell stays near an estimate by hand.
 """
 
