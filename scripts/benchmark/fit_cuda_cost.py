@@ -7,12 +7,15 @@ among the plans that automatic planning considers, is than the fastest measured 
 fit minimizes the squared error of the logarithm of the times, up to a factor for each such case and
 weighted to the fast plans, plus the mean regret, what exceeds 2 %, and the worst; a coefficient
 more than a factor of four from its physical estimate costs too. Simulated annealing from the
-coefficients in use: about ten minutes a seed. `--check` only prints the regret of the coefficients
-in use, and of the uncalibrated prior.
+coefficients in use: about half an hour a seed. `--peers` adds what the choices lie behind the best
+recorded peer. `--check` only prints the regret of the coefficients in use, and of the uncalibrated
+prior.
 """
 
 import dataclasses
+import json
 import math
+from pathlib import Path
 
 import click
 import numpy
@@ -53,6 +56,10 @@ ESTIMATES = {
     "packed": 0.02,
     "cluster": 0.03,
     "staged": 0.01,
+    "released": 0.02,
+    "depth": 0.01,
+    "late": 0.1,
+    "late_access": 0.02,
 }
 STEPS = 20_000
 HOTTEST = 0.006
@@ -62,7 +69,28 @@ def regrets(cells, policy):
     return {cell: regret_of(plans, policy)[0] for cell, plans in cells.items()}
 
 
-def loss(cells, policy):
+def behind(found, margins):
+    """How far each choice is behind the best peer, beyond what two runs differ by."""
+    return [max((1 + found[cell]) / margins[cell] - 1 - 0.003, 0.0) for cell in margins]
+
+
+def margins_of(cells, paths):
+    """The fastest plan's rate over the best peer's, of every cell that ``paths`` have peers of."""
+    peers = {}
+    for path in paths:
+        record = json.loads(Path(path).read_text())
+        for row in record["rows"]:
+            cell = (row["operator"], *row["shape"], row["dtype"])
+            if row["implementation"] != "tilex" and row.get("us"):
+                peers[cell] = min(row["us"], peers.get(cell, math.inf))
+    return {
+        cell: peers[cell] / min(plan.microseconds for plan in plans)
+        for cell, plans in cells.items()
+        if cell in peers
+    }
+
+
+def loss(cells, policy, margins):
     total, weights = 0.0, 0.0
     for plans in cells.values():
         times = numpy.array([plan.microseconds for plan in plans])
@@ -72,18 +100,22 @@ def loss(cells, policy):
         error -= (weight * error).sum() / weight.sum()
         total += (weight * error**2).sum()
         weights += weight.sum()
-    found = list(regrets(cells, policy).values())
+    chosen = regrets(cells, policy)
+    found = list(chosen.values())
     beyond = sum(max(regret - 0.02, 0.0) for regret in found)
     distances = [abs(math.log(getattr(policy, n) / e)) for n, e in ESTIMATES.items()]
     implausible = sum(max(distance - 1.4, 0.0) ** 2 for distance in distances)
-    choice = 4 * (sum(found) + beyond) / len(found) + 0.2 * max(found)
+    choice = (6 * sum(found) + 3 * beyond) / len(found) + 0.2 * max(found)
+    if margins:
+        short = behind(chosen, margins)
+        choice += sum(8 * min(value, 0.05) + (value > 0) for value in short) / len(short)
     return 1.5 * total / weights + choice + 0.01 * implausible
 
 
-def fit(cells, seed):
+def fit(cells, seed, margins):
     generator = numpy.random.default_rng(seed)
     here = best = OccupancyCost()
-    value = least = loss(cells, best)
+    value = least = loss(cells, best, margins)
     for step in range(STEPS):
         size = generator.choice([0.02, 0.1, 0.4])
         changed = {
@@ -92,7 +124,7 @@ def fit(cells, seed):
             if generator.random() < 0.35
         }
         candidate = dataclasses.replace(here, **changed)
-        found = loss(cells, candidate)
+        found = loss(cells, candidate, margins)
         heat = max(HOTTEST * (1 - step / STEPS), 1e-9)
         if found < value or generator.random() < math.exp((value - found) / heat):
             here, value = candidate, found
@@ -113,13 +145,14 @@ def report(name, found):
 @click.argument("measurements", nargs=-1, required=True)
 @click.option("--check", is_flag=True)
 @click.option("--seed", default=0)
-def main(measurements, check, seed):
+@click.option("--peers", multiple=True, help="Records of peers.py: what is behind them costs too.")
+def main(measurements, check, seed, peers):
     cells = read_plans(measurements)
     report("uncalibrated prior", regrets(cells, AnalyticCost()))
     report("coefficients in use", regrets(cells, OccupancyCost()))
     if check:
         return
-    best = fit(cells, seed)
+    best = fit(cells, seed, margins_of(cells, peers))
     report("new fit", regrets(cells, best))
     for field in dataclasses.fields(best):
         click.echo(f"{field.name} = {getattr(best, field.name):.4g}")

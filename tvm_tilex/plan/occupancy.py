@@ -22,11 +22,12 @@ from dataclasses import dataclass
 
 from tvm_tilex.plan.cost_facts import CostFacts
 
-__all__ = ["OccupancyCost"]
+__all__ = ["RELEASED_BYTES", "OccupancyCost"]
 
 _CLOCK = 1900.0  # cycles a microsecond
 _LANES = 128.0  # scalar instructions a cycle
 _REGISTER_STEP = 8
+RELEASED_BYTES = 64  # of a row that a worker reads each time, at most
 _GROUP_BYTES = 1024  # shared memory that the system takes of each group
 
 
@@ -51,47 +52,49 @@ class OccupancyCost:
     Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
     vector width costs, ``depth`` what a doubling of a thread's accesses costs in bandwidth (rows
     are read in more pieces at a time), ``packed`` a doubling of Q for each doubling of a thread's
-    accesses, ``cluster`` and ``staged`` what those plans cost besides.
+    accesses, ``cluster`` and ``staged`` what those plans cost besides; ``released`` what plans gain
+    whose rows the caches let go at their last reading.
     """
 
-    bandwidth: float = 15823.0
+    bandwidth: float = 22648.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    repeated: float = 0.0787655
-    repeated_depth: float = 0.047829
-    cached: float = 0.099125
-    registers: float = 7.40329
-    registers_per_scalar: float = 1.62947
-    start: float = 0.0670513
-    start_per_warp: float = 0.0190685
-    barrier: float = 0.141874
-    barrier_per_doubling: float = 0.0049339
-    cluster_start: float = 0.702392
-    cluster_barrier: float = 5.28127
-    cluster_barrier_per_warp: float = 0.0105627
-    round: float = 0.00151498
-    late: float = 0.0204238
-    late_access: float = 0.0032679
-    access: float = 0.0121887
-    staging: float = 0.427192
-    staging_per_element: float = 0.000882
-    launch: float = 0.0888259
-    launch_per_warp: float = 0.623615
-    slots_per_round: float = 0.0530662
-    slots_per_instruction: float = 1.13016
-    slots_per_access: float = 1.71388
-    slots_per_collective: float = 1.87226
-    knee: float = 4.1236
-    depth: float = 0.0184576
-    mixing: float = 4.73506
-    tail: float = 0.0789117
-    vector: float = 0.440356
-    packed: float = 0.0132642
-    cluster: float = 0.0328445
-    staged: float = 0.0239163
+    repeated: float = 0.0442384
+    repeated_depth: float = 0.0683149
+    cached: float = 0.0974545
+    registers: float = 39.6179
+    registers_per_scalar: float = 0.476351
+    start: float = 0.373816
+    start_per_warp: float = 0.00124649
+    barrier: float = 0.0271702
+    barrier_per_doubling: float = 0.0171116
+    cluster_start: float = 4.40955
+    cluster_barrier: float = 0.302466
+    cluster_barrier_per_warp: float = 0.0128177
+    round: float = 0.00146619
+    late: float = 0.0453951
+    late_access: float = 0.00527987
+    access: float = 0.00833456
+    staging: float = 1.17347
+    staging_per_element: float = 0.0226357
+    launch: float = 0.0716945
+    launch_per_warp: float = 0.573057
+    slots_per_round: float = 0.458918
+    slots_per_instruction: float = 0.574423
+    slots_per_access: float = 2.74627
+    slots_per_collective: float = 0.440738
+    knee: float = 4.5227
+    depth: float = 0.0584072
+    mixing: float = 6.04605
+    tail: float = 0.0857554
+    vector: float = 0.623164
+    packed: float = 0.00520102
+    cluster: float = 0.139875
+    released: float = 0.0353907
+    staged: float = 0.00670224
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -166,7 +169,17 @@ class OccupancyCost:
             * (1 + self.packed * packing)
             * (1 + self.cluster * (facts.blocks_per_program > 1))
             * (1 + self.staged * (facts.staged_bytes > 0))
+            * (1 - self.released * _releases(facts))
         )
+
+
+def _releases(facts: CostFacts) -> bool:
+    """Whether rows are read again in parts so small that the reading says when it is the last.
+
+    The rule of :mod:`tvm_tilex.transform.cache_hints`, with the mean size of an element.
+    """
+    size = facts.bytes / max(facts.reads + facts.writes, 1)
+    return facts.repeated_bytes > 0 and facts.widest * size <= RELEASED_BYTES
 
 
 def _norm(power: float, *terms: float) -> float:

@@ -30,6 +30,7 @@ from tvm_tilex.analysis.structure import (
     nodes,
 )
 from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.plan.occupancy import RELEASED_BYTES
 from tvm_tilex.plan.resources import stripe_length
 from tvm_tilex.tirx.compat import Analyzer, element_bytes, structural_equal, tirx
 from tvm_tilex.transform.execution_map import ExecutionMap
@@ -37,7 +38,6 @@ from tvm_tilex.transform.execution_map import ExecutionMap
 __all__ = ["CacheHints", "cache_hints"]
 
 _READS_A_WRITE = 16  # bytes read for a byte written, from which on loads are streamed
-_REPEATED_BYTES = 64  # of a row that a worker reads each time, at most
 _KEPT_BYTES = 65536  # that a threadgroup may ask to be kept, of 256 KiB of first-level cache
 
 
@@ -159,7 +159,7 @@ def _repeated(
         if not first or not rows or not last.result or any(site.result for site in first):
             continue
         part = stripe_length(last.count, plan.workers, plan.lane_elements) * element_bytes(view)
-        if part <= _REPEATED_BYTES:
+        if part <= RELEASED_BYTES:
             chosen[view] = len(sites)
     return chosen
 
