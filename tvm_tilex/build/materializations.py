@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tvm_tilex.ir import IndexConstant, Load, Program, Statement
+from tvm_tilex.ir import IndexConstant, Load, Program, Statement, Store, Value
 from tvm_tilex.ir.walk import defined, walk
 from tvm_tilex.lowering import SharedTileMaterialization, bytes_moved
 from tvm_tilex.plan.materialization import MaterializationFacts, choose_materialization
@@ -14,7 +14,7 @@ __all__ = ["Materialization", "materializations"]
 
 # Elements of a tile from which LOADED is considered: it won nowhere on narrower rows.
 _WIDE = 8192
-# Elements of the longest tile for which reading rows again is considered: it won on no others.
+# Elements of a stored row for which reading rows again is considered: it won on no others.
 _READ_AGAIN = range(1024, 16385)
 # Policies that price what is computed again, so that materializations compare.
 _COMPARABLE = ("default", "occupancy")
@@ -56,7 +56,7 @@ def materializations(
     if keep and (staged or _longest(program) >= _WIDE) and options.cost_policy in _COMPARABLE:
         kept = (Materialization(preserve, True), Materialization(loaded, True))
     kept = _early(program, kind, options, kept)
-    again = _longest(program) in _READ_AGAIN and not staged
+    again = _stored(program) in _READ_AGAIN and not staged
     if keep and again and options.cost_policy in _COMPARABLE:
         kept = (*kept, Materialization(recompute, False, bool(options.reduction_early_views)))
     if options.explicit_request:
@@ -87,6 +87,12 @@ def _common(statement: Statement) -> bool:
     if not isinstance(statement, Load) or statement.result.type.elements == 1:
         return False
     return all(isinstance(index, IndexConstant) for index in statement.origin)
+
+
+def _stored(program: Program) -> int:
+    """Elements of the longest tile that a program stores."""
+    stored = (s.value for s in walk(program) if isinstance(s, Store))
+    return max((v.type.elements for v in stored if isinstance(v, Value)), default=0)
 
 
 def _longest(program: Program) -> int:

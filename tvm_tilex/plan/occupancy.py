@@ -176,10 +176,12 @@ class OccupancyCost:
 def _releases(facts: CostFacts) -> bool:
     """Whether rows are read again in parts so small that the reading says when it is the last.
 
-    The rule of :mod:`tvm_tilex.transform.cache_hints`, with the mean size of an element.
+    The rule of :mod:`tvm_tilex.transform.cache_hints`, with the mean size of an element: the last
+    reading is for results, as many as it has elements.
     """
     size = facts.bytes / max(facts.reads + facts.writes, 1)
-    return facts.repeated_bytes > 0 and facts.widest * size <= RELEASED_BYTES
+    small = facts.widest * size <= RELEASED_BYTES
+    return facts.repeated_bytes > 0 and small and facts.writes > 1
 
 
 def _norm(power: float, *terms: float) -> float:
