@@ -66,10 +66,11 @@ def test_the_program_is_the_written_one(name, golden):
 
 @pytest.mark.parametrize("name", SPECS)
 def test_the_library_has_the_same_program(name):
+    """But for the permission, which the library's softmaxes give, to rescale their sums."""
     kernel, specs = SPECS[name]
-    assert format_program(kernels.catalog()[name].kernel.capture(specs)) == format_program(
-        kernel.capture(specs)
-    )
+    ours = format_program(kernels.catalog()[name].kernel.capture(specs))
+    assert ours.count(" rescaled_tree\n") == (name in ("softmax", "cross_entropy"))
+    assert ours.replace(" rescaled_tree\n", "\n") == format_program(kernel.capture(specs))
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -58,7 +58,9 @@ def materializations(
     kept = _early(program, kind, options, kept)
     again = _stored(program) in _READ_AGAIN and not staged
     if keep and again and options.cost_policy in _COMPARABLE:
-        kept = (*kept, Materialization(recompute, False, bool(options.reduction_early_views)))
+        row = (Materialization(recompute, False),)
+        asked = bool(options.reduction_early_views)
+        kept = (*kept, *(_early(program, kind, options, row) if asked else row))
     if options.explicit_request:
         return (kept,), ""
     # Beyond the stripe bound a row is read again rather than run by one thread.
