@@ -9,8 +9,11 @@ Two exchanges, one a reduction, become one::
     peak[0] = subgroup_max(peaks[lane])
     total[0] = subgroup_add(totals[lane] * f(peaks[lane] - c))
 
-Where a group's maximum is -inf its sum is 0 and stays so; where it is +inf the sum is +inf and
-``f(inf - c)`` is +inf, or NaN where c is +inf too, as in the sum that was written; NaN is a NaN's.
+Where a group's maximum is -inf its sum is 0 and stays so, or is NaN where c is -inf too; where it
+is +inf the sum is +inf and ``f(inf - c)`` is +inf, or NaN where c is +inf too, as in the sum that
+was written; NaN is a NaN's. One case differs: where c is -inf though the whole maximum is not, the
+sum that was written is +inf, and NaN once an element is -inf. Parts of sums no longer show such an
+element, and a group without elements looks like one of them, so that either may come out.
 :mod:`tvm_tilex.analysis.rescaling` proves what this needs.
 """
 
@@ -44,8 +47,7 @@ def emit_rescaled_sum(
     maximum, total = pair.maximum, pair.total
     peak, zero = reductions.carry(maximum), tirx.IntImm("int32", 0)
     base = tirx.decl_buffer((1,), "float32", f"base_{total.value}", scope="local", layout=None)
-    infinite = tirx.EQ(tirx.abs(peak), tirx.FloatImm("float32", float("inf")))
-    finite = tirx.Select(infinite, tirx.FloatImm("float32", 0.0), peak)
+    finite = tirx.Select(_infinite(peak), tirx.FloatImm("float32", 0.0), peak)
     exchange, (peaks, totals) = reductions.exchange.publish(peak, reductions.carry(total))
 
     def rescaled(at: Any) -> Any:
@@ -65,3 +67,9 @@ def emit_rescaled_sum(
         *map(node, pair.after),
         reductions.gather(total, read(rescaled, identity(total))),
     )
+
+
+def _infinite(value: Any) -> Any:
+    """Whether an FP32 value is infinite, by its bits: fast math takes a comparison for false."""
+    magnitude = tirx.bitwise_and(tirx.reinterpret("int32", value), tirx.IntImm("int32", 0x7FFFFFFF))
+    return tirx.EQ(magnitude, tirx.IntImm("int32", 0x7F800000))
