@@ -250,8 +250,15 @@ def available():
     return shutil.which("g++") is not None
 
 
-def _translated(source, parameters, scalars):
-    kernel = source[source.rindex('extern "C" __global__') :]
+def _kernel(source, entry):
+    """The definition of one kernel: the text has one for each range of the dynamic extents."""
+    parts = re.split(r'(?=extern "C" __global__)', source)
+    (found,) = (p for p in parts[1:] if "{" in p and f" {entry}(" in p[: p.index("{")])
+    return found
+
+
+def _translated(source, entry, parameters, scalars):
+    kernel = _kernel(source, entry)
     kernel = _LDMATRIX.sub(
         lambda m: (
             f"emu_ldmatrix({m['count']}, {str(bool(m['trans'])).lower()}, {m['row']}, "
@@ -277,20 +284,20 @@ def _translated(source, parameters, scalars):
     for instruction, call in _INSTRUCTIONS:
         functions = re.sub(instruction, call, functions)
     assert "asm" not in functions, functions
-    name = re.search(r"__launch_bounds__\(\d+\) (\w+)\(", kernel)[1]
     head = kernel[: kernel.index("{")]
     types = re.findall(r"(\w+)\* __restrict__ \w+", head)
     assert len(types) == parameters
     values = [f"({kind}*)given[{i}]" for i, kind in enumerate(types)]
     call = ", ".join([*values, *map(str, scalars)])
-    return PRELUDE + functions + kernel + EPILOGUE.replace("KERNEL_CALL", f"{name}({call})")
+    return PRELUDE + functions + kernel + EPILOGUE.replace("KERNEL_CALL", f"{entry}({call})")
 
 
 def run(artifact, arrays, folder, **dimensions):
     """Launch the artifact's only kernel on NumPy arrays, in place; at these dynamic extents."""
     (launch,) = artifact.device.launches_at(dimensions)
     source, library = folder / "kernel.cpp", folder / "kernel.so"
-    source.write_text(_translated(artifact.source, len(launch.buffers), launch.scalars))
+    parameters = len(launch.buffers)
+    source.write_text(_translated(artifact.source, launch.entry, parameters, launch.scalars))
     command = ["g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC"]
     done = subprocess.run(
         [*command, "-o", str(library), str(source)], capture_output=True, text=True

@@ -49,6 +49,8 @@ def test_what_is_considered():
     assert choices(8192, shared_tile_materialization="loaded") == (((LOADED, True),),)
     # Staging is asked for exactly: what keeps views as they stand is considered of any width.
     assert choices(64, reduction_stripe_storage="shared") == (((PRESERVE, True), (LOADED, True)),)
+    # Where a row is to be kept in registers, it is not read again for its cost.
+    assert choices(8192, reduction_stripe_storage="register") == ((kept, loaded), *last)
 
 
 @pytest.mark.parametrize("name", ["softmax", "layernorm", "residual_layernorm", "logsumexp"])
@@ -94,6 +96,22 @@ def test_where_none_fits_the_first_reason_is_given():
     with pytest.raises(MappingError) as alone:
         compiled("softmax", *WIDE, shared_tile_materialization="preserve", **plan)
     assert str(caught.value) == str(alone.value)
+
+
+def test_rows_of_a_stated_place_are_kept_there_or_refused():
+    plan = {"threads_per_group": 32, "reduction_stripe_storage": "register"}
+    with pytest.raises(MappingError, match="128 striped scalars"):
+        compiled("softmax", 64, 4096, **plan)
+    assert compiled("softmax", 64, 4096, threads_per_group=32).materialization is RECOMPUTE
+
+
+def test_a_program_without_common_views_has_no_early_ones():
+    plan = {"threads_per_group": 32, "reduction_early_views": True}
+    again = compiled("softmax", 64, 4096, **plan)
+    assert again.materialization is RECOMPUTE and not again.early_views
+    many = {**plan, "max_reduction_striped_scalars_per_worker": 128}
+    weighted = compiled("rmsnorm", 64, 4096, **many)
+    assert weighted.early_views
 
 
 def test_a_choice_without_a_plan_is_never_the_cheapest(monkeypatch):

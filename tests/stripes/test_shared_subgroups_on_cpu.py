@@ -85,6 +85,27 @@ def test_a_ragged_launch_has_the_bits_of_a_full_one(name, columns, tmp_path):
 
 
 @on_cpu
+@pytest.mark.parametrize(
+    ("name", "columns", "shared"), [("softmax", 64, True), ("softmax", 4096, False)]
+)
+def test_a_count_that_is_known_at_launch_has_its_own_map(name, columns, shared, tmp_path):
+    """As chosen automatically, for fewer programs than share a SIMD group, and for many."""
+    entry = kernels.catalog()[name]
+    dynamic = compiled(name, tx.dynamic("P"), columns)
+    few, many = dynamic.variants
+    assert few.plan.threads != many.plan.threads
+    assert (many.plan.programs_per_subgroup > 1) == shared
+    for rows in (1, 3, 129):
+        arguments = list(entry.arguments(rows, columns, "float32"))
+        for position in entry.outputs:
+            arguments[position][...] = np.nan
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        cuda_on_cpu.run(dynamic, arguments, folder, P=rows)
+        assert all(comparison.within for comparison in entry.check(arguments))
+
+
+@on_cpu
 @pytest.mark.parametrize("programs", [2, 4])
 def test_special_values_stay_in_their_row(programs, tmp_path):
     """A neighbour in the SIMD group sees nothing of a row's NaN and infinities."""

@@ -56,7 +56,8 @@ def materializations(
     if keep and (staged or _longest(program) >= _WIDE) and options.cost_policy in _COMPARABLE:
         kept = (Materialization(preserve, True), Materialization(loaded, True))
     kept = _early(program, kind, options, kept)
-    again = _stored(program) in _READ_AGAIN and not staged
+    # Rows that are kept in a stated place are kept.
+    again = _stored(program) in _READ_AGAIN and options.reduction_stripe_storage is None
     if keep and again and options.cost_policy in _COMPARABLE:
         row = (Materialization(recompute, False),)
         asked = bool(options.reduction_early_views)

@@ -64,8 +64,8 @@ class CompileOptions:
         Whether consecutive elements that are proved contiguous and aligned move as vectors.
     shared_tile_materialization
         PRESERVE, EXPENSIVE_ONLY, LOADED or RECOMPUTE; None lets the target choose: LLVM the one of
-        the first two that moves fewer bytes, Metal PRESERVE, CUDA PRESERVE or LOADED by cost, both
-        RECOMPUTE where no width keeps the row within the stripe bound.
+        the first two that moves fewer bytes, Metal PRESERVE, CUDA PRESERVE, LOADED or RECOMPUTE by
+        cost, both RECOMPUTE where no width keeps the row within the stripe bound.
     max_reduction_striped_scalars_per_worker
         Bound on the scalars of worker-private stripes.
     max_thread_candidates
