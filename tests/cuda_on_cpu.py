@@ -42,6 +42,9 @@ struct nv_bfloat162 { nv_bfloat16 x, y; };
 typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar;
 struct uint4 { uint x, y, z, w; }; struct int4 { int x, y, z, w; }; struct int2 { int x, y; };
  struct uint2 { uint x, y; };
+struct ushort2 { ushort x, y; }; struct ushort4 { ushort x, y, z, w; };
+static uint2 make_uint2(uint x, uint y) { return {x, y}; }
+static uint4 make_uint4(uint x, uint y, uint z, uint w) { return {x, y, z, w}; }
 struct float2 { float x, y; }; struct float4 { float x, y, z, w; };
 struct half2 { half x, y; }; struct half4 { half x, y, z, w; };
 struct nv_bfloat164 { nv_bfloat16 x, y, z, w; };

@@ -42,9 +42,9 @@ def materializations(
     stated = options.shared_tile_materialization
     keep = kind == "cuda"
     if kind == "llvm":
-        mode, reason = stated, ""
-        if stated is None:
-            mode, reason = _on_processor(program, noalias=options.noalias is not False)
+        if stated is not None:
+            return ((Materialization(stated, False),),), ""
+        mode, reason = _on_processor(program, noalias=options.noalias is not False)
         return ((Materialization(mode, False),),), reason
     if stated is not None:
         return (_early(program, kind, options, (Materialization(stated, keep),)),), ""

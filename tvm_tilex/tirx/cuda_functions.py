@@ -209,8 +209,13 @@ def exponential(call: Any) -> Any:
 
 
 def widening(call: Any) -> Any:
-    """A float16 or bfloat16 as FP32."""
+    """A float16 or bfloat16 as FP32.
+
+    Below compute capability 8.0, which has no bfloat16, TVM has widened that already.
+    """
     narrow = str(call.args[0].ty.dtype)
+    if narrow == "float32":
+        return call.args[0]
     source = _WIDENING[narrow]
     function = f"tilex_widen_{narrow}"
     return compat.cuda_function(function, *call.args, source=source, dtype="float32")

@@ -44,9 +44,15 @@ class Realization:
 
     @property
     def vectors(self) -> dict[str, int]:
-        """The widest vector access: elements and bytes; one element where options forbid it."""
+        """The widest vector access: elements and bytes; one element where options forbid it.
+
+        Before compute capability 8.0 TVM widens vectors of bfloat16 as integers of 32 bits, whose
+        vectors CUDA has up to four of.
+        """
         lanes = {"metal": 4, "cuda": 8}.get(self.kind, 1)
-        return {"max_lanes": lanes if self.options.vector_access else 1, "max_bytes": 16}
+        found = {"max_lanes": lanes if self.options.vector_access else 1, "max_bytes": 16}
+        early = self.kind == "cuda" and self.capability < 80
+        return {**found, "max_bfloat16_lanes": 4} if early else found
 
     @property
     def request(self) -> Request:

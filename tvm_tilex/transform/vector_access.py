@@ -69,13 +69,14 @@ _HINTED_BYTES = 16  # of one vector whose load says how the caches should treat 
 class VectorAccess:
     """Rewrites packs for a target's vectors of ``max_lanes`` elements and ``max_bytes`` bytes.
 
-    ``written`` are the buffers that the function stores to, ``hints`` say how the caches should
-    treat views; ``alignment`` collects, by parameter name, the bytes that its base must be a
-    multiple of.
+    Those of bfloat16 have ``max_bfloat16_lanes`` at most. ``written`` are the buffers that the
+    function stores to, ``hints`` say how the caches should treat views; ``alignment`` collects, by
+    parameter name, the bytes that its base must be a multiple of.
     """
 
     max_lanes: int
     max_bytes: int
+    max_bfloat16_lanes: int = 8
     written: frozenset[Any] = frozenset()
     hints: CacheHints = field(default_factory=CacheHints)
     alignment: dict[str, int] = field(default_factory=dict)
@@ -183,8 +184,9 @@ class VectorAccess:
         return _offset(last, pack.element) % pack.width == 0
 
     def _lanes(self, pack: Pack, buffer: Any) -> int:
-        width = element_bytes(buffer)
-        return min(pack.width, self.max_lanes, self.max_bytes // width)
+        bfloat16 = str(buffer.ty.dtype) == "bfloat16"
+        lanes = min(self.max_lanes, self.max_bfloat16_lanes) if bfloat16 else self.max_lanes
+        return min(pack.width, lanes, self.max_bytes // element_bytes(buffer))
 
     def _buffer(self, pack: Pack, of: Any) -> Any:
         return tirx.decl_buffer(
