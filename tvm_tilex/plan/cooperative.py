@@ -260,7 +260,7 @@ def _placed(
     def overlap(a: int, b: int) -> bool:
         return at[a] < at[b] + sizes[b] and at[b] < at[a] + sizes[a]
 
-    asynchronous = request.kind == "cuda" and bool(doubled)
+    asynchronous = request.kind == "cuda" and request.copies and bool(doubled)
     stands = fences(facts, touches, overlap, asynchronous=asynchronous)
     scalars = live_words(facts, private_words(facts, private))
     ahead = {n for n, phase in enumerate(facts.phases) if phase.store in doubled}

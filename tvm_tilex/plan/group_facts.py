@@ -127,6 +127,7 @@ class GroupRequest:
     ``collectives`` False keeps every reduction's ordered realization. ``reductions`` may demand
     ``"collective"`` or ``"serial"``, ``products`` ``"scalar"``, ``"fma"`` or ``"matrix"``: what a
     phase does not permit keeps its own realization. ``reductions`` may also be ``"columns"``.
+    ``copies`` says that a CUDA device copies into shared memory by itself.
     """
 
     threads: int = 0
@@ -134,5 +135,6 @@ class GroupRequest:
     reductions: str | None = None
     products: str | None = None
     kind: str = "cuda"
+    copies: bool = True
     double_buffer: bool = True
     max_private: int = 256

@@ -130,7 +130,7 @@ def _map(func: PrimFunc, root: Any, wanted: Realization, target: Any) -> GroupEm
             subject.facts,
             _limits(wanted, target),
             request,
-            _ATOMS.get(wanted.kind, ()),
+            _ATOMS.get(wanted.kind, ()) if wanted.matrices else (),
             group_cost(wanted.options.cost_policy, wanted.kind),
         )
     except PlanRefusal as refusal:
@@ -165,4 +165,5 @@ def _request(wanted: Realization) -> GroupRequest:
         reductions=options.group_reductions,
         products=options.group_products,
         kind=wanted.kind,
+        copies=wanted.copies,
     )

@@ -38,6 +38,16 @@ class Realization:
         return self.capability >= 80
 
     @property
+    def matrices(self) -> bool:
+        """Whether SIMD groups multiply matrices: CUDA's m16n8k16 is there from 8.0 on (PTX 7.0)."""
+        return self.kind != "cuda" or self.capability >= 80
+
+    @property
+    def copies(self) -> bool:
+        """Whether a thread can go on while memory is copied into a tile (PTX ISA 7.0: from 8.0)."""
+        return self.capability >= 80
+
+    @property
     def packed_extrema(self) -> bool:
         """Whether one instruction folds two maxima or minima of 16-bit floats (PTX ISA 7.0)."""
         return self.capability >= 80
