@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tvm_tilex.plan import candidates
 from tvm_tilex.plan.cost import OccupancyCost
 
 FOLDER = Path(__file__).parents[2] / "configs" / "measurements"
@@ -68,5 +67,5 @@ def test_plans_of_shared_simd_groups_are_exported_and_read(script, tmp_path):
     ((_, (shared, whole)),) = script("measured_plans").read_plans([path]).items()
     assert shared.choices["threads_per_group"] == 64 and shared.facts.workers == 8
     assert (shared.facts.programs_per_subgroup, whole.facts.programs_per_subgroup) == (4, 1)
-    assert whole.automatic and shared.automatic == (4 in candidates.AUTOMATIC_SHARING)
+    assert whole.automatic and shared.automatic
     assert script("model_regret").label(shared) == "S1 Q8 V4 R4"

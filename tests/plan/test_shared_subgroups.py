@@ -17,7 +17,6 @@ from tvm_tilex.plan import (
     Request,
     Stripe,
     TargetFacts,
-    candidates,
     plan_groups,
 )
 from tvm_tilex.plan.candidates import enumerate_shapes, rejection
@@ -113,19 +112,13 @@ def test_whole_simd_groups_are_a_request_too():
     assert planned(rows(), programs_per_subgroup=1).programs_per_subgroup == 1
 
 
-def test_one_constant_decides_what_automatic_planning_considers(monkeypatch):
-    monkeypatch.setattr(candidates, "AUTOMATIC_SHARING", (1,))
-    assert shared(rows()) == []
-    monkeypatch.setattr(candidates, "AUTOMATIC_SHARING", (1, 4))
-    assert {r for *_, r in shared(rows())} == {4}
+def test_the_target_decides_what_automatic_planning_considers():
+    assert shared(rows(), dataclasses.replace(CUDA, programs_per_subgroup=(1,))) == []
+    fours = dataclasses.replace(CUDA, programs_per_subgroup=(1, 4))
+    assert {r for *_, r in shared(rows(), fours)} == {4}
 
 
-@pytest.fixture
-def automatic(monkeypatch):
-    monkeypatch.setattr(candidates, "AUTOMATIC_SHARING", (1, 2, 4))
-
-
-def test_automatic_sharing_is_for_narrow_rows(automatic):
+def test_automatic_sharing_is_for_narrow_rows():
     def found(columns, programs=4096):
         return {r for *_, r in shared(rows(programs, columns))}
 
@@ -148,7 +141,7 @@ def test_automatic_sharing_is_for_narrow_rows(automatic):
     assert [shape for shape in every if shape.programs_per_subgroup == 1] == plain
 
 
-def test_a_tie_keeps_whole_simd_groups(automatic):
+def test_a_tie_keeps_whole_simd_groups():
     plan = planned(rows(), policy=lambda facts: 1.0)
     assert plan.programs_per_subgroup == plan.reduction_subgroups_per_program == 1
     assert {c.programs_per_subgroup for c in plan.candidates} == {1, 2, 4}

@@ -26,8 +26,6 @@ CLUSTER_ELEMENTS = 8192
 # Shorter rows and stripes are better off in registers, and so is what no vector moves.
 STAGED_ELEMENTS, STAGED_BYTES = 4096, 16
 STAGED_SCALARS = 16
-# R that automatic planning considers, of those that a target allows.
-AUTOMATIC_SHARING = (1, 2, 4)
 # More elements a worker are not worth sharing a SIMD group.
 SHARING_ELEMENTS = 32
 # A launch extent is a 32-bit integer.
@@ -105,9 +103,8 @@ def _sharing(
     if asked or request.threads or request.blocks_per_program > 1 or request.staged:
         return
     widest = max((*facts.domains, *facts.reductions), default=0)
-    for sharing in AUTOMATIC_SHARING:
-        narrow = widest * sharing <= SHARING_ELEMENTS * target.lanes
-        if sharing == 1 or sharing not in target.programs_per_subgroup or not narrow:
+    for sharing in target.programs_per_subgroup:
+        if sharing == 1 or widest * sharing > SHARING_ELEMENTS * target.lanes:
             continue
         for subgroups, packed in _shared_groups(facts, target, request, sharing):
             if packed <= facts.programs and packed % sharing == 0:
