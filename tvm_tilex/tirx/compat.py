@@ -42,10 +42,6 @@ __all__ = [
     "has_scalef",
     "ir",
     "ldmatrix",
-    "load_kept",
-    "load_kept_scalar",
-    "load_last",
-    "load_streamed",
     "mma_m16n8k16",
     "name",
     "prim_func_pass",
@@ -130,84 +126,14 @@ __forceinline__ __device__ void tilex_wait_copies() {
 
 def copy_async(to: Any, source: Any, size: int) -> Any:
     """Start copying ``size`` (4, 8 or 16) bytes from an element of a view to one of a tile."""
-    from tvm.backend.cuda import op
-
     code = _COPY_ASYNC.format(size=size, cache="cg" if size == 16 else "ca")
     pointers = tirx.address_of(to), tirx.address_of(source)
-    return op.cuda_func_call(f"tilex_copy_async_{size}", *pointers, source_code=code)
-
-
-# Not volatile: the memory is nobody's to write, so that loads may move past anything.
-_LOAD_STREAMED = """
-__forceinline__ __device__ void tilex_load_streamed_16(void* to, const void* from) {
-  uint4 value;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-      : "l"(__cvta_generic_to_global(from)));
-  *static_cast<uint4*>(to) = value;
-}
-"""
-# Volatile, so that what is loaded early stays in front of what it should overlap.
-_LOAD_PRIORITY = """
-__forceinline__ __device__ void {name}(void* to, const void* from) {{
-  uint4 value;
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::{priority}.b64 %0;" : "=l"(policy));
-  asm volatile("ld.global.L1::{priority}.L2::cache_hint.v4.u32 {{%0, %1, %2, %3}}, [%4], %5;"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(__cvta_generic_to_global(from)), "l"(policy));
-  *static_cast<uint4*>(to) = value;
-}}
-"""
-_LOAD_KEPT_SCALAR = """
-__forceinline__ __device__ float tilex_load_kept_4(const void* from) {
-  float value;
-  unsigned long long policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
-  asm volatile("ld.global.L1::evict_last.L2::cache_hint.f32 %0, [%1], %2;"
-               : "=f"(value)
-               : "l"(__cvta_generic_to_global(from)), "l"(policy));
-  return value;
-}
-"""
-
-
-def load_streamed(to: Any, source: Any) -> Any:
-    """Load 16 bytes, from an element of a view that nothing writes, into a private array.
-
-    They take no place in the first-level cache (PTX ISA 7.4, compute capability 7.0).
-    """
-    pointers = tirx.address_of(to), tirx.address_of(source)
-    return cuda_function("tilex_load_streamed_16", *pointers, source=_LOAD_STREAMED, dtype="void")
-
-
-def load_kept(to: Any, source: Any) -> Any:
-    """Load 16 bytes likewise; both caches evict them last (compute capability 8.0)."""
-    return _load_with("tilex_load_kept_16", "evict_last", to, source)
-
-
-def load_last(to: Any, source: Any) -> Any:
-    """Load 16 bytes likewise; both caches evict them first (compute capability 8.0)."""
-    return _load_with("tilex_load_last_16", "evict_first", to, source)
-
-
-def _load_with(name: str, priority: str, to: Any, source: Any) -> Any:
-    pointers = tirx.address_of(to), tirx.address_of(source)
-    text = _LOAD_PRIORITY.format(name=name, priority=priority)
-    return cuda_function(name, *pointers, source=text, dtype="void")
-
-
-def load_kept_scalar(source: Any) -> Any:
-    """The float32 element ``source`` of such a view; both caches evict it last."""
-    place = tirx.address_of(source)
-    return cuda_function("tilex_load_kept_4", place, source=_LOAD_KEPT_SCALAR, dtype="float32")
+    return cuda_function(f"tilex_copy_async_{size}", *pointers, source=code, dtype="void")
 
 
 def wait_copies() -> Any:
     """Wait for every copy that this thread started."""
-    from tvm.backend.cuda import op
-
-    return op.cuda_func_call("tilex_wait_copies", source_code=_WAIT_COPIES)
+    return cuda_function("tilex_wait_copies", source=_WAIT_COPIES, dtype="void")
 
 
 def simdgroup_load(matrix: Any, element: Any, pitch: int, transpose: bool) -> Any:

@@ -46,13 +46,15 @@ from tvm_tilex.tirx.compat import (
     TensorLoad,
     copy_async,
     element_bytes,
+    structural_equal,
+    structural_map,
+    tirx,
+)
+from tvm_tilex.tirx.cuda_loads import (
     load_kept,
     load_kept_scalar,
     load_last,
     load_streamed,
-    structural_equal,
-    structural_map,
-    tirx,
 )
 from tvm_tilex.transform.cache_hints import CacheHints
 from tvm_tilex.transform.common import sequence, serial, substitute
@@ -95,7 +97,10 @@ class VectorAccess:
             return sequence(*self._copy(pack, statement))
         loads = self._loads(pack, statement.value)
         result = statement.buffer.scope() == "global"
-        before = [self._load(pack, load, buffer, result) for load, buffer in loads]
+        before = [
+            self._fetch(pack, load, buffer, lambda at: [at], result=result)
+            for load, buffer in loads
+        ]
         value = _replace(statement.value, loads, pack.lane_element)
         after: list[Any] = []
         if self._contiguous(pack, statement.buffer, statement.indices):
@@ -192,9 +197,6 @@ class VectorAccess:
         return tirx.decl_buffer(
             (pack.width,), str(of.ty.dtype), f"{of.name}_pack", scope="local", layout=None
         )
-
-    def _load(self, pack: Pack, load: Any, buffer: Any, result: bool) -> list[Any]:
-        return self._fetch(pack, load, buffer, lambda at: [at], result=result)
 
     def _fetch(
         self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any], *, result: bool

@@ -1,0 +1,77 @@
+"""Loads that say how the caches should treat them, as device functions in CUDA's text.
+
+For memory that nothing writes while the kernel runs: see :mod:`tvm_tilex.transform.cache_hints`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_tilex.tirx.compat import cuda_function, tirx
+
+__all__ = ["load_kept", "load_kept_scalar", "load_last", "load_streamed"]
+
+# Not volatile: the memory is nobody's to write, so that loads may move past anything.
+_LOAD_STREAMED = """
+__forceinline__ __device__ void tilex_load_streamed_16(void* to, const void* from) {
+  uint4 value;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(__cvta_generic_to_global(from)));
+  *static_cast<uint4*>(to) = value;
+}
+"""
+# Volatile, so that what is loaded early stays in front of what it should overlap.
+_LOAD_PRIORITY = """
+__forceinline__ __device__ void {name}(void* to, const void* from) {{
+  uint4 value;
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::{priority}.b64 %0;" : "=l"(policy));
+  asm volatile("ld.global.L1::{priority}.L2::cache_hint.v4.u32 {{%0, %1, %2, %3}}, [%4], %5;"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(__cvta_generic_to_global(from)), "l"(policy));
+  *static_cast<uint4*>(to) = value;
+}}
+"""
+_LOAD_KEPT_SCALAR = """
+__forceinline__ __device__ float tilex_load_kept_4(const void* from) {
+  float value;
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
+  asm volatile("ld.global.L1::evict_last.L2::cache_hint.f32 %0, [%1], %2;"
+               : "=f"(value)
+               : "l"(__cvta_generic_to_global(from)), "l"(policy));
+  return value;
+}
+"""
+
+
+def load_streamed(to: Any, source: Any) -> Any:
+    """Load 16 bytes, from an element of a view that nothing writes, into a private array.
+
+    They take no place in the first-level cache (PTX ISA 7.4, compute capability 7.0).
+    """
+    pointers = tirx.address_of(to), tirx.address_of(source)
+    return cuda_function("tilex_load_streamed_16", *pointers, source=_LOAD_STREAMED, dtype="void")
+
+
+def load_kept(to: Any, source: Any) -> Any:
+    """Load 16 bytes likewise; both caches evict them last (compute capability 8.0)."""
+    return _load_with("tilex_load_kept_16", "evict_last", to, source)
+
+
+def load_last(to: Any, source: Any) -> Any:
+    """Load 16 bytes likewise; both caches evict them first (compute capability 8.0)."""
+    return _load_with("tilex_load_last_16", "evict_first", to, source)
+
+
+def _load_with(name: str, priority: str, to: Any, source: Any) -> Any:
+    pointers = tirx.address_of(to), tirx.address_of(source)
+    text = _LOAD_PRIORITY.format(name=name, priority=priority)
+    return cuda_function(name, *pointers, source=text, dtype="void")
+
+
+def load_kept_scalar(source: Any) -> Any:
+    """The float32 element ``source`` of such a view; both caches evict it last."""
+    place = tirx.address_of(source)
+    return cuda_function("tilex_load_kept_4", place, source=_LOAD_KEPT_SCALAR, dtype="float32")
