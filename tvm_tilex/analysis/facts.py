@@ -9,7 +9,7 @@ from typing import Any
 from tvm_tilex.analysis.buffers import element_count
 from tvm_tilex.analysis.effects import reads_what_it_writes
 from tvm_tilex.analysis.liveness import live_stripes, view_stripes
-from tvm_tilex.analysis.purity import loads, mentions
+from tvm_tilex.analysis.purity import loads, reads_own
 from tvm_tilex.analysis.rescaling import count_rescaled
 from tvm_tilex.analysis.structure import Domain, Enclosing, OrderedLoop, ReductionLoop, nodes
 from tvm_tilex.analysis.subject import Subject
@@ -26,6 +26,9 @@ def program_facts(subject: Subject) -> ProgramFacts:
     stripes = tuple(element_count(buffer) or 0 for buffer in subject.distributed_locals)
     outputs = [d for d in subject.domains if d.store.buffer.scope() == "global"]
     inputs = tuple(_global_loads(subject))
+    root = subject.row.root.loop_var
+    own = [(count, load) for count, load, _ in inputs if reads_own(load, root)]
+    read = sum(count * element_bytes(load.source) for count, load, _ in inputs)
     return ProgramFacts(
         programs=subject.row.programs,
         least_programs=subject.row.least_programs,
@@ -43,25 +46,19 @@ def program_facts(subject: Subject) -> ProgramFacts:
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         vector_width=_vector_width(subject),
         reads=sum(count for count, _, _ in inputs),
-        cached_bytes=sum(
-            count * element_bytes(load.source)
-            for count, load, _ in inputs
-            if not any(mentions(index, subject.row.root.loop_var) for index in load.indices)
-        ),
-        repeated_bytes=_repeated_bytes(inputs, subject.row.root.loop_var),
+        cached_bytes=read - sum(count * element_bytes(load.source) for count, load in own),
+        repeated_bytes=_repeated_bytes(own),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),
-        bytes=sum(count * element_bytes(load.source) for count, load, _ in inputs)
-        + sum(d.count * element_bytes(d.store.buffer) for d in outputs),
+        bytes=read + sum(d.count * element_bytes(d.store.buffer) for d in outputs),
     )
 
 
-def _repeated_bytes(inputs: tuple[tuple[int, Any, bool], ...], program: Any) -> int:
-    """Bytes of rows that a program loads again, beyond their first whole reading."""
+def _repeated_bytes(own: list[tuple[int, Any]]) -> int:
+    """Bytes of a program's rows that it loads again, beyond their first whole reading."""
     read: dict[Any, list[int]] = {}
-    for count, load, _ in inputs:
-        if any(mentions(index, program) for index in load.indices):
-            read.setdefault(load.source, []).append(count * element_bytes(load.source))
+    for count, load in own:
+        read.setdefault(load.source, []).append(count * element_bytes(load.source))
     return sum(sum(sizes) - max(sizes) for sizes in read.values())
 
 

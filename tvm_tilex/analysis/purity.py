@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_tilex.tirx.compat import IF_THEN_ELSE, PURE, Call, Op, TensorLoad, Var, structural_walk
 
-__all__ = ["TAKES_ADDRESS", "calls", "effect_kind", "impure_call", "loads", "mentions"]
+__all__ = ["TAKES_ADDRESS", "calls", "effect_kind", "impure_call", "loads", "mentions", "reads_own"]
 
 # Registered as pure, but their result is a way to reach other elements.
 TAKES_ADDRESS = ("tirx.address_of", "tirx.ptr_byte_offset", "tirx.handle_add_byte_offset")
@@ -57,6 +57,11 @@ def mentions(node: Any, variable: Any) -> bool:
     found: list[bool] = []
     structural_walk(node, (Var, lambda var: found.append(True) if var.same_as(variable) else None))
     return bool(found)
+
+
+def reads_own(load: Any, program: Any) -> bool:
+    """Whether a load's place depends on the variable ``program``, which counts programs."""
+    return any(mentions(index, program) for index in load.indices)
 
 
 def calls(expression: Any) -> tuple[str, ...]:

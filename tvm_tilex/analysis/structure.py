@@ -38,6 +38,7 @@ __all__ = [
     "RowProgram",
     "is_repartition",
     "nodes",
+    "parts_of",
     "read_row_program",
     "serial_nest",
     "statements_of",
@@ -164,6 +165,17 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
         yield node
         if isinstance(node, Enclosing):
             yield from nodes(node.body)
+
+
+def parts_of(node: Node) -> tuple[Any, ...]:
+    """The statements and expressions of a node that may load or store; none of an allocation."""
+    if isinstance(node, Domain):
+        return (node.store,) if node.condition is None else (node.store, node.condition)
+    if isinstance(node, ReductionLoop):
+        return (node.update.loop,)
+    if isinstance(node, Replicated):
+        return (node.store,)
+    return (node.loop,) if isinstance(node, Enclosing | OrderedLoop) else ()
 
 
 def serial_nest(statement: Any) -> tuple[list[Any], Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_tilex.analysis.purity import mentions
+from tvm_tilex.analysis.purity import reads_own
 from tvm_tilex.tirx.compat import TensorLoad, structural_walk, tirx
 
 __all__ = ["NARROW_FLOATS", "stored_type", "stores_narrow", "viewed"]
@@ -36,7 +36,7 @@ def viewed(store: Any, program: Any) -> bool:
         value = value.value
     if not isinstance(value, TensorLoad) or value.source.scope() != "global":
         return False
-    return any(mentions(index, program) for index in value.indices)
+    return reads_own(value, program)
 
 
 def stores_narrow(body: Any) -> bool:

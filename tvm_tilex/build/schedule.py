@@ -15,12 +15,7 @@ from tvm_tilex.build.dump import StageDump
 from tvm_tilex.build.materializations import Materialization, materializations
 from tvm_tilex.build.pipeline import mapping, planning
 from tvm_tilex.errors import MappingError
-from tvm_tilex.ir import (
-    Dimension,
-    Group,
-    Parallel,
-    Program,
-)
+from tvm_tilex.ir import Dimension, Group, Parallel, Program
 from tvm_tilex.ir.dimensions import dimensions_of, restrict, tile_dimensions
 from tvm_tilex.ir.verify import verify
 from tvm_tilex.ir.walk import walk

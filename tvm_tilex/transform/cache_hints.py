@@ -18,16 +18,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from tvm_tilex.analysis.purity import loads, mentions
+from tvm_tilex.analysis.purity import loads, reads_own
 from tvm_tilex.analysis.structure import (
     Domain,
     Enclosing,
     Node,
     OrderedLoop,
     ReductionLoop,
-    Replicated,
     RowProgram,
     nodes,
+    parts_of,
 )
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.occupancy import RELEASED_BYTES
@@ -130,8 +130,7 @@ def _kept(program: RowProgram, plan: GroupPlan, unwritten: list[_Site]) -> froze
     and 0.852, 4096x8192 0.853 and 0.898 in bfloat16; rmsnorm 8192x4096 0.942 and 0.951. Parts of
     64 KiB and more lose up to 6 % (512x131072 on clusters), and L1::evict_last alone gains nothing.
     """
-    root = program.root.loop_var
-    common = [s for s in unwritten if not any(mentions(i, root) for i in s.load.indices)]
+    common = [site for site in unwritten if not reads_own(site.load, program.root.loop_var)]
     sizes = {site.load.source: site.bytes for site in common}
     whole = sum(sizes.values()) < _KEPT_BYTES and plan.blocks_per_program == 1
     return frozenset(sizes) if whole else frozenset()
@@ -171,9 +170,9 @@ def _sites(body: tuple[Node, ...], execution: ExecutionMap, unroll: int) -> Iter
             inner = _sites(node.body, execution, unroll)
             yield from (replace(site, unrolled=False) for site in inner)
             continue
-        parts, count, unrolled = _node(node, execution, unroll)
+        count, unrolled = _extent(node, execution, unroll)
         found: list[Any] = []
-        for load in (load for part in parts for load in loads(part)):
+        for load in (load for part in parts_of(node) for load in loads(part)):
             known = any(structural_equal(load, other) for other in found)
             if load.source.scope() == "global" and not known:
                 found.append(load)
@@ -181,17 +180,13 @@ def _sites(body: tuple[Node, ...], execution: ExecutionMap, unroll: int) -> Iter
         yield from (_Site(load, count, unrolled, result) for load in found)
 
 
-def _node(node: Node, execution: ExecutionMap, unroll: int) -> tuple[tuple[Any, ...], int, bool]:
-    """What of a node may load, for how many elements, and whether that is unrolled whole."""
+def _extent(node: Node, execution: ExecutionMap, unroll: int) -> tuple[int, bool]:
+    """For how many elements a node's parts run, and whether they are unrolled whole."""
     if isinstance(node, Domain):
-        parts = (node.store,) if node.condition is None else (node.store, node.condition)
-        return parts, node.count, execution.unrolls(node.count)
+        return node.count, execution.unrolls(node.count)
     if isinstance(node, ReductionLoop):
-        extent = node.update.extent
-        return (node.update.loop,), extent, execution.unrolls(extent, unroll)
-    if isinstance(node, OrderedLoop):
-        return (node.loop,), int(node.loop.extent.value), False
-    return ((node.store,) if isinstance(node, Replicated) else ()), 1, True
+        return node.update.extent, execution.unrolls(node.update.extent, unroll)
+    return (int(node.loop.extent.value), False) if isinstance(node, OrderedLoop) else (1, True)
 
 
 def _is_global(store: Any) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 
 from tvm_tilex.analysis.buffers import buffer_uses
 from tvm_tilex.analysis.guards import guarded_loads
-from tvm_tilex.analysis.purity import mentions
+from tvm_tilex.analysis.purity import mentions, reads_own
 from tvm_tilex.analysis.structure import serial_nest, statements_of
 from tvm_tilex.analysis.widening import NARROW_FLOATS
 from tvm_tilex.tirx import attrs
@@ -120,7 +120,7 @@ def _movable(value: Any, loops: list[Any], root: Any, uses: Any) -> Iterator[Any
             continue
         if uses[load.source].stores or uses[load.source].escapes:
             continue
-        if any(mentions(index, root.loop_var) for index in load.indices):
+        if reads_own(load, root.loop_var):
             continue
         if all(any(mentions(i, loop.loop_var) for i in load.indices) for loop in loops):
             yield load

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_tilex.analysis.structure import Domain, Enclosing, Node, OrderedLoop, ReductionLoop
+from tvm_tilex.analysis.structure import Domain, Node, parts_of
 from tvm_tilex.analysis.widening import stored_type, viewed
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.resources import stripe_packs
@@ -108,7 +108,7 @@ class StripeStorage:
             (TensorLoad, lambda load: found.append(load.source)),
             (tirx.BufferStore, lambda store: found.append(store.buffer)),
         ]
-        for part in _parts(node):
+        for part in parts_of(node):
             structural_walk(part, visitors)
         return any(buffer in self._bases for buffer in found)
 
@@ -133,12 +133,3 @@ class StripeStorage:
         chunk = pack.chunk * integer(threads) + integer(self._bases[buffer] * threads)
         first = (chunk + self.thread) * integer(elements) if elements > 1 else chunk + self.thread
         return self.staged, first if pack.lane_element is None else first + pack.lane_element
-
-
-def _parts(node: Node) -> tuple[Any, ...]:
-    """The statements and expressions of a node that may touch a distributed tile."""
-    if isinstance(node, Domain):
-        return (node.store,) if node.condition is None else (node.store, node.condition)
-    if isinstance(node, ReductionLoop):
-        return (node.update.loop,)
-    return (node.loop,) if isinstance(node, Enclosing | OrderedLoop) else ()
