@@ -17,6 +17,7 @@ import json
 import sys
 
 import click
+from command_line import Names
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
@@ -94,11 +95,11 @@ def _shared_grid(columns: int, elements: int) -> list[tuple]:
 @click.argument("output")
 @click.option("--plans", type=click.Choice(["grid", "automatic"]), default="grid")
 @click.option("--dtype", default="float32")
-@click.option("--operators", default=",".join(OPERATORS))
+@click.option("--operators", default=",".join(OPERATORS), type=Names(OPERATORS))
 @click.option("--dlight/--no-dlight", default=False)
-def main(output: str, plans: str, dtype: str, operators: str, dlight: bool) -> None:
+def main(output: str, plans: str, dtype: str, operators: list[str], dlight: bool) -> None:
     rows = []
-    for name in operators.split(","):
+    for name in operators:
         entry = kernels.catalog()[name]
         for shape in SHAPES:
             wanted = [AUTOMATIC]

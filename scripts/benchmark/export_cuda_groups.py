@@ -14,6 +14,7 @@ import json
 import sys
 
 import click
+from command_line import Names
 
 import tvm_tilex as tx
 from tvm_tilex.ir.program import ViewAccess
@@ -126,10 +127,10 @@ FAMILIES = {f.__name__: f for f in (
 
 @click.command()
 @click.argument("output")
-@click.option("--kernels", default=",".join(FAMILIES))
-def main(output: str, kernels: str) -> None:
+@click.option("--kernels", default=",".join(FAMILIES), type=Names(FAMILIES))
+def main(output: str, kernels: list[str]) -> None:
     rows = []
-    for name in kernels.split(","):
+    for name in kernels:
         for extents, constants, dtypes, threads, choices in FAMILIES[name]():
             for dtype, choice in itertools.product(dtypes, choices):
                 for requested in (threads, 0) if not choice else (threads,):

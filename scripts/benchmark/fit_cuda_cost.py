@@ -19,6 +19,7 @@ from pathlib import Path
 
 import click
 import numpy
+from command_line import RECORD
 from measured_plans import read_plans, regret_of
 
 from tvm_tilex.plan import AnalyticCost
@@ -142,10 +143,10 @@ def report(name, found):
 
 
 @click.command()
-@click.argument("measurements", nargs=-1, required=True)
+@click.argument("measurements", nargs=-1, required=True, type=RECORD)
 @click.option("--check", is_flag=True)
 @click.option("--seed", default=0)
-@click.option("--peers", multiple=True, help="Records of peers.py: what is behind them costs too.")
+@click.option("--peers", multiple=True, type=RECORD, help="peers.py's: what is behind costs too.")
 def main(measurements, check, seed, peers):
     cells = read_plans(measurements)
     report("uncalibrated prior", regrets(cells, AnalyticCost()))

@@ -22,6 +22,7 @@ import math
 
 import click
 import numpy
+from command_line import RECORD
 from group_choices import Choices
 from group_features import group_features, scores
 from measured_groups import read_groups, score_of
@@ -170,7 +171,7 @@ def report_choices(name, choices, cost):
 
 
 @click.command()
-@click.argument("measurements", nargs=-1, required=True)
+@click.argument("measurements", nargs=-1, required=True, type=RECORD)
 @click.option("--check", is_flag=True)
 @click.option("--seed", default=0)
 @click.option("--steps", default=15000)

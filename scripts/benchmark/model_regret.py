@@ -13,6 +13,7 @@ import statistics
 from collections import defaultdict
 
 import click
+from command_line import RECORD
 from measured_plans import Cell, Plan, read_plans, refused, regret_of
 
 from tvm_tilex.plan import AnalyticCost, cost_policy
@@ -44,7 +45,7 @@ def table(cells: dict[Cell, list[Plan]], policies: dict[str, CostPolicy]) -> str
 
 
 @click.command()
-@click.argument("measurements", nargs=-1, required=True)
+@click.argument("measurements", nargs=-1, required=True, type=RECORD)
 def main(measurements: tuple[str, ...]) -> None:
     cells = read_plans(measurements)
     policies = {"before": AnalyticCost(), "after": cost_policy("default", "cuda", "h200")}

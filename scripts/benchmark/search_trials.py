@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from command_line import RECORD
 from measured_plans import Plan, candidates_of, order_of, read_plans, refused
 
 import tvm_tilex as tx
@@ -135,7 +136,7 @@ def tables(paths: tuple[str, ...]) -> list[Table]:
 
 
 @click.command()
-@click.argument("measurements", nargs=-1, required=True)
+@click.argument("measurements", nargs=-1, required=True, type=RECORD)
 @click.option("--seeds", default=5, show_default=True)
 def main(measurements: tuple[str, ...], seeds: int) -> None:
     cells = tables(measurements)
