@@ -141,13 +141,28 @@ static void tilex_wait_copies() {
   for (auto& copy : pending[here]) memcpy(copy.to, copy.from, copy.size);
   pending[here].clear();
 }
-static float tilex_load_kept_4(const void* from) { float f; memcpy(&f, from, 4); return f; }
+struct Memory { const char *first, *last; };
+static std::vector<Memory> memories;
+static bool is_outside(const void* from, size_t size) {
+  const char* at = (const char*)from;
+  for (auto& memory : memories)
+    if (memory.first <= at && at + size <= memory.last) return false;
+  return true;
+}
+static float tilex_load_kept_4(const void* from) {
+  outside += is_outside(from, 4);
+  float f; memcpy(&f, from, 4); return f;
+}
 static void tilex_load_streamed_16(void* to, const void* from) {
   misaligned += (uintptr_t)to % 16 || (uintptr_t)from % 16;
+  outside += is_outside(from, 16);
   memcpy(to, from, 16);
 }
 static void tilex_load_kept_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
 static void tilex_load_last_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
+static uint __funnelshift_r(uint low, uint high, int bits) {
+  return uint((uint64_t(high) << 32 | low) >> (bits & 31));
+}
 static uint16_t __half_as_ushort(half h) { uint16_t bits; memcpy(&bits, &h, 2); return bits; }
 static uint16_t __bfloat16_as_ushort(nv_bfloat16 b) { return b.bits; }
 static half __ushort_as_half(uint16_t bits) { half h; memcpy(&h, &bits, 2); return h; }
@@ -175,8 +190,12 @@ alignas(64) static unsigned char dynamic_arena[262144];
 EPILOGUE = r"""
 static void** given;
 static void body() { KERNEL_CALL; done[here] = 1; swapcontext(&fibers[here], &home); }
-extern "C" void launch(int grid, int threads, int dynamic_bytes, void** arguments, int* faults) {
-  given = arguments; THREADS = threads; pending.resize(threads);
+extern "C" void launch(int grid, int threads, int dynamic_bytes, int count, void** arguments,
+                       size_t* sizes, int* faults) {
+  given = arguments; memories.clear();
+  for (int i = 0; i < count; ++i)
+    memories.push_back({(char*)arguments[i], (char*)arguments[i] + sizes[i]});
+  THREADS = threads; pending.resize(threads);
   fibers.resize(threads); done.resize(threads);
   std::vector<std::vector<char>> stacks(threads, std::vector<char>(1 << 17));
   for (int block = 0; block < grid; ++block) {
@@ -222,8 +241,9 @@ _MMA = re.compile(
 
 # Device functions that are run as emitted, but for their one instruction.
 _EMITTED = re.compile(
-    r"__device__ __forceinline__ (?:float|unsigned int) "
-    r"(?:tilex_exp_approximate|tilex_widen_\w+|tilex_m(?:ax|in)imum_\w+x2)\(.*?\n}\n",
+    r"(?:__device__ __forceinline__ (?:float|unsigned int) "
+    r"(?:tilex_exp_approximate|tilex_widen_\w+|tilex_m(?:ax|in)imum_\w+x2)"
+    r"|__forceinline__ __device__ void tilex_shifted_16)\(.*?\n}\n",
     re.DOTALL,
 )
 _INSTRUCTIONS = (
@@ -307,7 +327,8 @@ def run(artifact, arrays, folder, **dimensions):
     )
     assert done.returncode == 0, done.stderr[:3000]
     names = [view.name for view in artifact.tile_ir.views]
-    pointers = [arrays[names.index(name)].ctypes.data for name in launch.buffers]
+    given = [arrays[names.index(name)] for name in launch.buffers]
+    pointers, sizes = [a.ctypes.data for a in given], [a.nbytes for a in given]
     assert all(array.flags.c_contiguous for array in arrays)
     loaded = ctypes.CDLL(str(library))
     faults = (ctypes.c_int * 4)()
@@ -315,7 +336,9 @@ def run(artifact, arrays, folder, **dimensions):
         launch.grid[0],
         launch.group[0],
         launch.dynamic_shared_bytes,
-        (ctypes.c_void_p * len(pointers))(*pointers),
+        len(given),
+        (ctypes.c_void_p * len(given))(*pointers),
+        (ctypes.c_size_t * len(given))(*sizes),
         faults,
     )
     assert faults[3] == 0, f"{faults[3]} threads wait for others that do not come"

@@ -33,7 +33,7 @@ SHAPES = (
     (512, 131072),
     (8191, 4095),
 )
-AUTOMATIC = (0, 0, 0, 0, None, None, None, 0)
+AUTOMATIC = (0, 0, 0, 0, None, None, None, 0, None)
 
 
 # Which tiles are kept, where, and whether weights are loaded early: values of three options.
@@ -50,9 +50,14 @@ KEPT = (
 
 
 def grid(columns: int, item_bytes: int) -> list[tuple]:
-    """(threads, Q, V, C, what is kept, where, early, R) worth measuring for a width."""
+    """(threads, Q, V, C, what is kept, where, early, R, peeled) worth measuring for a width."""
     widest = 16 // item_bytes
-    elements = widest if columns % widest == 0 else 1
+    if columns % widest == 0:
+        return _grid(columns, widest, peeled=False)
+    return _grid(columns, 1, peeled=False) + _grid(columns, widest, peeled=True)
+
+
+def _grid(columns: int, elements: int, *, peeled: bool) -> list[tuple]:
     plans = []
     for subgroups in (1, 2, 4, 8, 16, 25, 32):
         for blocks in (1, 2, 4, 8):
@@ -66,15 +71,16 @@ def grid(columns: int, item_bytes: int) -> list[tuple]:
             packings = {1: (2, 4, 8), 2: (1, 2, 4), 4: (1, 2)}.get(subgroups, (1,))
             for packed in packings if blocks == 1 else (1,):
                 for kept, where, early in KEPT:
-                    if where == "shared" and (packed > 1 or columns < 4096):
+                    if where == "shared" and (packed > 1 or columns < 4096 or peeled):
                         continue
                     if kept == "recompute" and blocks > 1:
                         continue
                     if scalars > (256 if kept == "recompute" or where == "shared" else 128):
                         continue
                     threads = 32 * subgroups * packed
-                    plans.append((threads, packed, elements, blocks, kept, where, early, 1))
-    return plans + _shared_grid(columns, elements)
+                    kind = (kept, where, early, 1, peeled)
+                    plans.append((threads, packed, elements, blocks, *kind))
+    return plans + ([] if peeled else _shared_grid(columns, elements))
 
 
 def _shared_grid(columns: int, elements: int) -> list[tuple]:
@@ -87,7 +93,7 @@ def _shared_grid(columns: int, elements: int) -> list[tuple]:
                 if where == "shared" or scalars > (256 if kept == "recompute" else 128):
                     continue
                 packed = threads * sharing // 32
-                plans.append((threads, packed, elements, 1, kept, where, early, sharing))
+                plans.append((threads, packed, elements, 1, kept, where, early, sharing, False))
     return plans
 
 
@@ -116,7 +122,7 @@ def main(output: str, plans: str, dtype: str, operators: list[str], dlight: bool
 
 
 def _row(entry, shape, dtype, wanted):
-    threads, packed, lane_elements, blocks, kept, where, early, sharing = wanted
+    threads, packed, lane_elements, blocks, kept, where, early, sharing, peeled = wanted
     options = tx.CompileOptions(
         threads_per_group=threads,
         reduction_programs_per_group=packed,
@@ -126,6 +132,7 @@ def _row(entry, shape, dtype, wanted):
         shared_tile_materialization=kept,
         reduction_stripe_storage=where,
         reduction_early_views=early,
+        reduction_peeled_rows=peeled,
     )
     row = {"operator": entry.name, "shape": shape, "requested": wanted}
     try:
@@ -140,6 +147,7 @@ def _row(entry, shape, dtype, wanted):
         "launches": [dataclasses.asdict(launch) for launch in artifact.device.launches],
         "parameters": [v.name for v in artifact.tile_ir.views],
         "materialization": artifact.materialization.value,
+        "early": artifact.early_views,
         "plan": None if plan is None else {**dataclasses.asdict(plan), "candidates": []},
         "fallback": artifact.fallback,
         "useful_bytes": entry.useful_bytes(*shape, dtype),

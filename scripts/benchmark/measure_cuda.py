@@ -72,7 +72,8 @@ def main():
                 "R": plan.get("programs_per_subgroup", 1),
                 "materialization": row["materialization"],
                 "staged_bytes": plan.get("staged_bytes"),
-                "early": bool(row["requested"][6]),
+                "early": row["early"],
+                "peeled": plan.get("peeled", False),
             }
             results["rows"].append(out)
             if cubin is None:

@@ -71,6 +71,7 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
                 "shared_tile_materialization": row["materialization"],
                 "reduction_stripe_storage": "shared" if row.get("staged_bytes") else "register",
                 "reduction_early_views": row.get("early", False),
+                "reduction_peeled_rows": row.get("peeled", False),
             }
             if any(choices == other.choices for other in found.setdefault(cell, [])):
                 continue
@@ -117,8 +118,8 @@ def _facts(cell: Cell, choices: dict[str, Any]) -> list[CostFacts]:
 
 def _shape(facts: CostFacts) -> tuple[int, ...]:
     blocks, staged = facts.blocks_per_program, facts.staged_bytes > 0
-    sharing = facts.programs_per_subgroup
-    return facts.subgroups, facts.programs_per_group, facts.lane_elements, blocks, staged, sharing
+    beyond = (staged, facts.programs_per_subgroup, facts.peeled)
+    return facts.subgroups, facts.programs_per_group, facts.lane_elements, blocks, *beyond
 
 
 def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:

@@ -73,7 +73,8 @@ def test_where_a_stripe_stands_changes_no_bit(case, tmp_path):
         asked = {**plan, "reduction_stripe_storage": storage}
         artifact = compiled(name, rows, columns, dtype, **asked)
         staged = storage == "shared"
-        assert artifact.plan.shape == (threads // 32 // packed, packed, elements, 1, staged, 1)
+        subgroups = threads // 32 // packed
+        assert artifact.plan.shape == (subgroups, packed, elements, 1, staged, 1, False)
         (launch,) = artifact.device.launches
         assert launch.dynamic_shared_bytes == artifact.plan.staged_bytes
         found.append(launched(name, rows, columns, dtype, folder, **asked))

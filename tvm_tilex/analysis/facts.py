@@ -11,6 +11,7 @@ from tvm_tilex.analysis.effects import reads_what_it_writes
 from tvm_tilex.analysis.liveness import live_stripes, view_stripes
 from tvm_tilex.analysis.purity import loads, reads_own
 from tvm_tilex.analysis.rescaling import count_rescaled
+from tvm_tilex.analysis.row_alignment import RowPlace, row_alignment
 from tvm_tilex.analysis.structure import Domain, Enclosing, OrderedLoop, ReductionLoop, nodes
 from tvm_tilex.analysis.subject import Subject
 from tvm_tilex.analysis.work import instructions
@@ -28,6 +29,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
     inputs = tuple(_global_loads(subject))
     root = subject.row.root.loop_var
     own = [(count, load) for count, load, _ in inputs if reads_own(load, root)]
+    width, row = row_alignment(subject) or (1, RowPlace(0, 0))
     read = sum(count * element_bytes(load.source) for count, load, _ in inputs)
     return ProgramFacts(
         programs=subject.row.programs,
@@ -45,6 +47,9 @@ def program_facts(subject: Subject) -> ProgramFacts:
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
         vector_width=_vector_width(subject),
+        peeled_width=width,
+        row_pitch=row.pitch,
+        row_offset=row.offset,
         reads=sum(count for count, _, _ in inputs),
         cached_bytes=read - sum(count * element_bytes(load.source) for count, load in own),
         repeated_bytes=_repeated_bytes(own),

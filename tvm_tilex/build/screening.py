@@ -37,6 +37,7 @@ _REQUEST: dict[str, Any] = {
     "reduction_blocks_per_program": 0,
     "reduction_programs_per_subgroup": 0,
     "reduction_stripe_storage": None,
+    "reduction_peeled_rows": None,
     "reduction_early_views": None,
     "max_reduction_striped_scalars_per_worker": 64,
     "max_thread_candidates": 256,

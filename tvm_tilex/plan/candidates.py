@@ -1,4 +1,7 @@
-"""Enumerates (S, Q, V, C, R) and rejects what resources or a request rule out, in a fixed order."""
+"""Enumerates (S, Q, V, C, R, peeling) and rejects what resources or a request rule out.
+
+In a fixed order.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ def enumerate_shapes(
     replaces them all. Where the target has shared memory to ask for, each of them also with the
     stripes of views there. A target with ``regular_groups`` has fewer candidates of its own, those
     that proved fast: S a power of two or a divisor of every width's chunks, Q a power of two up to
-    8/S, and V either 1 or the vector width. Where collectives of a part of a SIMD group exist and
+    8/S, and V either 1 or the vector width, or, from a row's first aligned element on, the peeled
+    width. Where collectives of a part of a SIMD group exist and
     rows are narrow, R programs share one, up to eight of which are in a threadgroup; an exact R
     replaces all of the above, with S = 1, and then an exact T without Q fixes Q = R*T/32.
     """
@@ -57,7 +61,7 @@ def enumerate_shapes(
 
 def _stages(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> bool:
     """Whether staging is worth a candidate: registers would hold a long part of a view."""
-    if not target.staging_bytes or shape.programs_per_group > 1:
+    if not target.staging_bytes or shape.programs_per_group > 1 or shape.peeled:
         return False
     if any(view.elements < STAGED_ELEMENTS for view in facts.views):
         return False
@@ -72,23 +76,37 @@ def _stages(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> bool:
 
 
 def _shapes(facts: ProgramFacts, target: TargetFacts, request: Request) -> Iterator[MapShape]:
-    widths = (request.lane_elements,) if request.lane_elements else target.lane_elements
-    if target.regular_groups and not request.lane_elements:
-        widths = tuple(v for v in widths if v in (1, facts.vector_width))
+    packs = tuple(_packs(facts, target, request))
     blocks = max(1, request.blocks_per_program)
     for subgroups, packed, sharing in _sharing(facts, target, request):
-        for elements in widths:
-            shape = MapShape(subgroups, packed, elements, blocks)
-            yield shape._replace(programs_per_subgroup=sharing)
+        for elements, peeled in packs:
+            yield MapShape(subgroups, packed, elements, blocks, False, sharing, peeled)
     if request.programs_per_subgroup > 1:
         return
     if blocks == 1:
         for subgroups, packed in _groups(facts, target, request):
-            for elements in widths:
-                yield MapShape(subgroups, packed, elements)
+            for elements, peeled in packs:
+                yield MapShape(subgroups, packed, elements, peeled=peeled)
     for subgroups, packed, blocks in _clusters(facts, target, request):
-        for elements in widths:
-            yield MapShape(subgroups, packed, elements, blocks)
+        for elements, peeled in packs:
+            yield MapShape(subgroups, packed, elements, blocks, peeled=peeled)
+
+
+def _packs(
+    facts: ProgramFacts, target: TargetFacts, request: Request
+) -> Iterator[tuple[int, bool]]:
+    """V, and whether packs of V elements begin at a row's first aligned element."""
+    stated = request.lane_elements
+    if request.peeled:
+        yield stated or facts.peeled_width, True
+        return
+    for elements in (stated,) if stated else target.lane_elements:
+        if stated or not target.regular_groups or elements in (1, facts.vector_width):
+            yield elements, False
+    longest, wide = max((*facts.domains, *facts.reductions), default=0), facts.peeled_width
+    automatic = target.regular_groups and not stated and request.peeled is None
+    if automatic and wide > facts.vector_width and longest >= wide * target.lanes:
+        yield wide, True
 
 
 def _sharing(
@@ -193,8 +211,8 @@ def rejection(
     shape: MapShape, facts: ProgramFacts, target: TargetFacts, request: Request
 ) -> str | None:
     """Why a candidate is illegal, or None; checked in the order of the specification."""
-    subgroups, packed, elements, blocks, staged, sharing = shape
-    problem = _sharing_problem(shape, target)
+    subgroups, packed, elements, blocks, staged, sharing, peeled = shape
+    problem = _sharing_problem(shape, target) or _peeling_problem(shape, facts, target)
     if problem is not None:
         return problem
     threads = shape.threads(target.lanes)
@@ -219,7 +237,9 @@ def rejection(
         problem = _staging_problem(shape, facts, target, needed)
         if problem is not None:
             return problem
-    scalars = stripe_scalars(facts, workers, elements, reused=target.reuses_stripes, staged=staged)
+    scalars = stripe_scalars(
+        facts, workers, elements, reused=target.reuses_stripes, staged=staged, peeled=peeled
+    )
     if scalars > request.max_striped_scalars:
         return (
             f"{scalars} striped scalars a worker exceed "
@@ -253,6 +273,21 @@ def _sharing_problem(shape: MapShape, target: TargetFacts) -> str | None:
         return f"R={sharing} programs a SIMD group: their stripes are not kept in shared memory"
     if shape.programs_per_group % sharing:
         return f"Q={shape.programs_per_group} is no multiple of R={sharing} programs a SIMD group"
+    return None
+
+
+def _peeling_problem(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> str | None:
+    if not shape.peeled:
+        return None
+    width, beside = shape.lane_elements, 2 * shape.lane_elements - 2
+    if width == 1 or width > facts.peeled_width:
+        known = f"at most {facts.peeled_width}" if facts.peeled_width > 1 else "none"
+        return f"V={width} from a row's first aligned element: {known} where it is known"
+    workers = shape.workers(target.lanes)
+    if workers < beside:
+        return f"{workers} workers do not own {beside} elements beside a row's packs one by one"
+    if shape.staged:
+        return "rows whose packs begin at the first aligned element are not kept in shared memory"
     return None
 
 

@@ -25,7 +25,8 @@ class CostFacts:
     ``instructions`` estimates the arithmetic of a program, an element of work each, and
     ``late_reads`` counts what it loads after its first reduction. ``exchanges`` counts how often
     the SIMD groups of a program, if it has several, tell each other their partial results: once a
-    reduction, or once for a maximum and the sum that is rescaled by it.
+    reduction, or once for a maximum and the sum that is rescaled by it. ``peeled`` says that packs
+    begin at a row's first aligned element, and what stands beside them moves alone.
     """
 
     subgroups: int
@@ -55,3 +56,4 @@ class CostFacts:
     repeated_bytes: int = 0
     exchanges: int = 0
     programs_per_subgroup: int = 1
+    peeled: bool = False

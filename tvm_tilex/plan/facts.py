@@ -42,6 +42,9 @@ class ProgramFacts:
     rows that it has loaded before.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage, at most 8.
+    ``peeled_width`` is how many could where packs began at a row's first aligned element, 1 where
+    that is not known to help: element (p, e) of each tensor that rows are moved from or to stands
+    ``row_pitch`` * p + ``row_offset`` + e elements, modulo 8, behind its base.
     ``live_stripes`` are the stripes that hold a value at the same time, one entry for each set of
     them; ``views`` those that hold elements of a view; ``repartitions`` the element counts of the
     tiles that the source places anew, each also among ``domains`` and ``stripes``, which price its
@@ -61,6 +64,9 @@ class ProgramFacts:
     reads_what_it_writes: bool = False
     index_limit: int = 2**31 - 1
     vector_width: int = 1
+    peeled_width: int = 1
+    row_pitch: int = 0
+    row_offset: int = 0
     repartitions: tuple[int, ...] = ()
     live_stripes: tuple[tuple[Stripe, ...], ...] = ()
     views: tuple[Stripe, ...] = ()
@@ -118,7 +124,8 @@ class TargetFacts:
 class Request:
     """Explicit choices and bounds. 0 is automatic; anything else is met exactly or refused.
 
-    ``staged`` asks for stripes of views in shared memory, or for none; None is automatic.
+    ``staged`` asks for stripes of views in shared memory, or for none, ``peeled`` for packs that
+    begin at a row's first aligned element, or for none; None is automatic.
     """
 
     threads: int = 0
@@ -127,6 +134,7 @@ class Request:
     blocks_per_program: int = 0
     programs_per_subgroup: int = 0
     staged: bool | None = None
+    peeled: bool | None = None
     max_striped_scalars: int = 64
     max_candidates: int = 256
 
@@ -140,4 +148,5 @@ class Request:
             or self.blocks_per_program
             or self.programs_per_subgroup
             or self.staged
+            or self.peeled
         )

@@ -24,10 +24,11 @@ class Candidate:
     blocks_per_program: int = 1
     staged: bool = False
     programs_per_subgroup: int = 1
+    peeled: bool = False
 
     @property
     def shape(self) -> MapShape:
-        """S, Q, V, C, the staging and R."""
+        """S, Q, V, C, the staging, R and peeling."""
         return MapShape(
             self.subgroups,
             self.programs_per_group,
@@ -35,6 +36,7 @@ class Candidate:
             self.blocks_per_program,
             self.staged,
             self.programs_per_subgroup,
+            self.peeled,
         )
 
 
@@ -46,6 +48,7 @@ class GroupPlan:
     ``programs_per_group`` programs share a threadgroup, V = ``lane_elements`` consecutive elements
     belong to a worker; C = ``blocks_per_program`` threadgroups, a cluster, share one program, or
     R = ``programs_per_subgroup`` programs share one SIMD group, each with lanes / R workers.
+    ``peeled`` says that a row's packs of V elements begin at its first aligned element.
     ``staged_bytes`` are the shared bytes of a threadgroup that hold stripes of views, besides
     ``shared_bytes``, which hold partials. ``blocks`` counts all threadgroups of the launch.
     ``stripes`` are the private scalars of each striped buffer, in order, ``stripe_scalars`` those
@@ -75,10 +78,11 @@ class GroupPlan:
     staged_bytes: int = 0
     least_programs: int | None = None
     programs_per_subgroup: int = 1
+    peeled: bool = False
 
     @property
     def shape(self) -> MapShape:
-        """S, Q, V, C, the staging and R."""
+        """S, Q, V, C, the staging, R and peeling."""
         return MapShape(
             self.reduction_subgroups_per_program,
             self.programs_per_group,
@@ -86,6 +90,7 @@ class GroupPlan:
             self.blocks_per_program,
             self.staged_bytes > 0,
             self.programs_per_subgroup,
+            self.peeled,
         )
 
     @property
@@ -143,7 +148,8 @@ class GroupPlan:
         return (
             f"S={self.reduction_subgroups_per_program} SIMD groups a program, "
             f"{shared if self.programs_per_subgroup > 1 else ''}"
-            f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}: "
+            f"Q={self.programs_per_group} programs a threadgroup, V={self.lane_elements}"
+            f"{' from the first aligned element' if self.peeled else ''}: "
             f"{self._groups} threadgroups of {self.threads} threads{self._clustered}, "
             f"{self.shared_bytes} shared bytes{self._staged}, "
             f"{self.stripe_scalars} private scalars, {self.barrier_sites} barriers, "

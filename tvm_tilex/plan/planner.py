@@ -1,7 +1,8 @@
 """Exhaustive search over the legal candidates.
 
 On 1024 threads there are at most 39 automatic ones, of regular groups at most 176: 38 of S and Q,
-each with two V, those with Q = 1 staged or not, and 9 clusters so.
+each with two V, those with Q = 1 staged or not, and 9 clusters so. Rows that may be peeled have a
+third V, but only powers of two S.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ def plan_groups(
     return _plan(min(legal, key=_preference), facts, target, candidates)
 
 
-def _preference(candidate: Candidate) -> tuple[float, bool, int, int, int]:
+def _preference(candidate: Candidate) -> tuple[float, bool, bool, int, int, int]:
     """The score, then what is simpler."""
     assert candidate.score is not None
-    _, _, _, blocks, staged, sharing = candidate.shape
-    return candidate.score, staged, blocks, sharing, candidate.subgroups
+    _, _, _, blocks, staged, sharing, peeled = candidate.shape
+    return candidate.score, staged, peeled, blocks, sharing, candidate.subgroups
 
 
 def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | None:
@@ -75,7 +76,8 @@ def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | No
 
 
 def _candidate(shape: MapShape, score: float | None, rejection: str | None) -> Candidate:
-    return Candidate(*shape[:3], score, rejection, *shape[3:])
+    subgroups, packed, elements, blocks, staged, sharing, peeled = shape
+    return Candidate(subgroups, packed, elements, score, rejection, blocks, staged, sharing, peeled)
 
 
 def _judge(
@@ -95,11 +97,11 @@ def cost_facts(
 ) -> CostFacts:
     """What a policy is told of a candidate."""
     shape = MapShape(*shape)
-    subgroups, packed, elements, blocks, staged, sharing = shape
+    subgroups, packed, elements, blocks, staged, sharing, peeled = shape
     workers = shape.workers(target.lanes)
     programs = facts.typical_programs
     groups = -(-programs // packed)
-    work = rounds(facts, workers, elements)
+    work = rounds(facts, workers, elements, peeled=peeled)
     useful = sum(facts.domains) + sum(facts.reductions)
     return CostFacts(
         subgroups=subgroups,
@@ -115,12 +117,19 @@ def cost_facts(
         useful_lane_work=useful / (work * workers) if work else 0.0,
         shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
         stripe_scalars=stripe_scalars(
-            facts, workers, elements, reused=target.reuses_stripes, staged=staged
+            facts,
+            workers,
+            elements,
+            reused=target.reuses_stripes,
+            staged=staged,
+            peeled=peeled,
         ),
         reads=facts.reads,
         writes=facts.writes,
-        widest=stripe_length(max((*facts.domains, *facts.reductions)), workers, elements),
-        vector_width=facts.vector_width,
+        widest=stripe_length(
+            max((*facts.domains, *facts.reductions)), workers, elements, peeled=peeled
+        ),
+        vector_width=max(facts.vector_width, facts.peeled_width),
         bytes=facts.bytes,
         cached_bytes=facts.cached_bytes,
         repeated_bytes=facts.repeated_bytes,
@@ -134,13 +143,14 @@ def cost_facts(
         read_slots=programs if shape.whole_subgroup else groups * packed,
         write_slots=programs,
         programs_per_subgroup=sharing,
+        peeled=peeled,
     )
 
 
 def _plan(
     best: Candidate, facts: ProgramFacts, target: TargetFacts, candidates: tuple[Candidate, ...]
 ) -> GroupPlan:
-    subgroups, packed, elements, blocks, staged, sharing = best.shape
+    subgroups, packed, elements, blocks, staged, sharing, peeled = best.shape
     threads, workers = best.shape.threads(target.lanes), best.shape.workers(target.lanes)
     assert best.score is not None
     return GroupPlan(
@@ -155,16 +165,24 @@ def _plan(
         blocks=-(-facts.programs // packed) * blocks,
         shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
         stripe_scalars=stripe_scalars(
-            facts, workers, elements, reused=target.reuses_stripes, staged=staged
+            facts,
+            workers,
+            elements,
+            reused=target.reuses_stripes,
+            staged=staged,
+            peeled=peeled,
         ),
-        stripes=tuple(stripe_length(count, workers, elements) for count in facts.stripes),
+        stripes=tuple(
+            stripe_length(count, workers, elements, peeled=peeled) for count in facts.stripes
+        ),
         barrier_sites=0 if best.shape.independent else facts.exchanges,
         collectives=facts.kinds,
         repartitions=facts.repartitions,
         blocks_per_program=blocks,
         programs_per_subgroup=sharing,
+        peeled=peeled,
         independent_subgroups=best.shape.independent,
         score=best.score,
-        rounds=rounds(facts, workers, elements),
+        rounds=rounds(facts, workers, elements, peeled=peeled),
         candidates=candidates,
     )

@@ -1,6 +1,11 @@
 """What a candidate costs in threads, shared bytes and private scalars (spec sections 4 to 6).
 
 W = lanes * S * C / R workers serve a program; a worker owns V consecutive elements of each chunk.
+
+Rows of a width that V does not divide begin at addresses that no vector of V elements may begin at.
+Where they are *peeled*, the packs of V elements begin at each row's first aligned element; the
+elements before and after them, 2V - 2 at most, belong to one worker each (as vectorizing compilers
+peel loops for alignment).
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from tvm_tilex.plan.facts import ProgramFacts, Stripe
 __all__ = [
     "MapShape",
     "largest_coordinate",
+    "peels",
     "rounds",
     "shared_bytes",
     "staged_bytes",
@@ -24,11 +30,12 @@ SCALAR_BYTES = 4
 
 
 class MapShape(NamedTuple):
-    """S, Q, V and C of a map, whether stripes of views stand in shared memory, and R.
+    """S, Q, V and C of a map, whether stripes of views stand in shared memory, R, and peeling.
 
     SIMD groups of a program in a threadgroup, programs of a threadgroup, consecutive elements of a
-    worker, threadgroups that share a program, and programs that share a SIMD group (S = C = 1; Q
-    counts all of them and is a multiple of R).
+    worker, threadgroups that share a program, programs that share a SIMD group (S = C = 1; Q
+    counts all of them and is a multiple of R), and whether packs begin at a row's first aligned
+    element.
     """
 
     subgroups: int
@@ -37,6 +44,7 @@ class MapShape(NamedTuple):
     blocks: int = 1
     staged: bool = False
     programs_per_subgroup: int = 1
+    peeled: bool = False
 
     def workers(self, lanes: int) -> int:
         """W, the workers of one program."""
@@ -57,8 +65,18 @@ class MapShape(NamedTuple):
         return self.subgroups == self.programs_per_subgroup == 1
 
 
-def stripe_length(elements: int, workers: int, lane_elements: int) -> int:
-    """The most elements one worker owns: floor(N/(W*V))*V + min(N mod (W*V), V)."""
+def peels(elements: int, lane_elements: int) -> bool:
+    """Whether rows have a whole pack wherever they begin; shorter ones are not peeled."""
+    return elements >= 2 * lane_elements
+
+
+def stripe_length(elements: int, workers: int, lane_elements: int, *, peeled: bool = False) -> int:
+    """The most elements one worker owns: floor(N/(W*V))*V + min(N mod (W*V), V).
+
+    Of a peeled row, ceil(floor(N/V)/W)*V + 1: its whole packs, and an element beside them.
+    """
+    if peeled and peels(elements, lane_elements):
+        return -(-(elements // lane_elements) // workers) * lane_elements + 1
     pack = workers * lane_elements
     return elements // pack * lane_elements + min(elements % pack, lane_elements)
 
@@ -75,6 +93,7 @@ def stripe_scalars(
     *,
     reused: bool = False,
     staged: bool = False,
+    peeled: bool = False,
 ) -> int:
     """Private scalars of a worker over all stripes, or over the most that live at once.
 
@@ -83,7 +102,7 @@ def stripe_scalars(
     """
 
     def length(stripe: Stripe) -> int:
-        elements = stripe_length(stripe.elements, workers, lane_elements)
+        elements = stripe_length(stripe.elements, workers, lane_elements, peeled=peeled)
         return -(-elements * stripe.bytes // SCALAR_BYTES)
 
     whole = (tuple(Stripe(count) for count in facts.stripes),)
@@ -120,10 +139,10 @@ def staged_bytes(facts: ProgramFacts, workers: int, lane_elements: int, threads:
     )
 
 
-def rounds(facts: ProgramFacts, workers: int, lane_elements: int) -> int:
+def rounds(facts: ProgramFacts, workers: int, lane_elements: int, *, peeled: bool = False) -> int:
     """Scalar rounds of a worker: each domain and each reduction rounded up on its own."""
     return sum(
-        stripe_length(count, workers, lane_elements)
+        stripe_length(count, workers, lane_elements, peeled=peeled)
         for count in (*facts.domains, *facts.reductions)
     )
 
@@ -134,4 +153,5 @@ def largest_coordinate(facts: ProgramFacts, shape: MapShape, lanes: int) -> int:
     pack = shape.workers(lanes) * shape.lane_elements
     counts = (*facts.domains, *facts.reductions)
     rounded = max((-(-count // pack) * pack for count in counts), default=1)
+    rounded += shape.lane_elements * shape.peeled  # of elements before the first pack
     return max(rounded, -(-facts.programs // packed) * packed * shape.blocks) - 1

@@ -13,7 +13,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir import Call, IRModule, Op, Range, TensorLoad, Var
 from tvm.ir import _ffi_api as _ir_ffi
 from tvm.script.ir_builder import IRBuilder
-from tvm.sym import Analyzer
+from tvm.sym import Analyzer, detect_linear_equation
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 from tvm.tirx.op import register_intrin_lowering
@@ -37,6 +37,7 @@ __all__ = [
     "call",
     "copy_async",
     "cuda_function",
+    "detect_linear_equation",
     "element_bytes",
     "fused_multiply_add",
     "has_scalef",

@@ -9,7 +9,13 @@ from typing import Any
 
 from tvm_tilex.tirx.compat import cuda_function, tirx
 
-__all__ = ["load_kept", "load_kept_scalar", "load_last", "load_streamed"]
+__all__ = [
+    "load_kept",
+    "load_kept_scalar",
+    "load_last",
+    "load_streamed",
+    "shifted",
+]
 
 # Not volatile: the memory is nobody's to write, so that loads may move past anything.
 _LOAD_STREAMED = """
@@ -44,6 +50,24 @@ __forceinline__ __device__ float tilex_load_kept_4(const void* from) {
   return value;
 }
 """
+# Shifts by words are selections, so that the blocks stay in registers.
+_SHIFTED = """
+__forceinline__ __device__ void tilex_shifted_16(void* to, const void* blocks, int bytes) {
+  const uint4 *given = static_cast<const uint4*>(blocks), low = given[0], high = given[1];
+  unsigned int w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  int words = bytes / 4, bits = bytes % 4 * 8;
+  #pragma unroll
+  for (int i = 0; i < 6; ++i) w[i] = words & 2 ? w[i + 2] : w[i];
+  #pragma unroll
+  for (int i = 0; i < 5; ++i) w[i] = words & 1 ? w[i + 1] : w[i];
+  uint4 value;
+  value.x = __funnelshift_r(w[0], w[1], bits);
+  value.y = __funnelshift_r(w[1], w[2], bits);
+  value.z = __funnelshift_r(w[2], w[3], bits);
+  value.w = __funnelshift_r(w[3], w[4], bits);
+  *static_cast<uint4*>(to) = value;
+}
+"""
 
 
 def load_streamed(to: Any, source: Any) -> Any:
@@ -75,3 +99,13 @@ def load_kept_scalar(source: Any) -> Any:
     """The float32 element ``source`` of such a view; both caches evict it last."""
     place = tirx.address_of(source)
     return cuda_function("tilex_load_kept_4", place, source=_LOAD_KEPT_SCALAR, dtype="float32")
+
+
+def shifted(to: Any, blocks: Any, size: Any) -> Any:
+    """Move the 16 bytes that begin ``size`` bytes, 0 to 14 and even, behind ``blocks``.
+
+    Both are elements of private arrays, of which ``blocks`` is followed by 32 bytes.
+    """
+    pointers = tirx.address_of(to), tirx.address_of(blocks)
+    number = tirx.Cast("int32", size)
+    return cuda_function("tilex_shifted_16", *pointers, number, source=_SHIFTED, dtype="void")

@@ -43,6 +43,11 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--lane-elements", default=0, help="Exact V: 1, 2, 4 or 8."),
         click.option(
+            "--peeled-rows/--no-peeled-rows",
+            default=None,
+            help="Vectors from a row's first aligned element; the cost decides by default (CUDA).",
+        ),
+        click.option(
             "--stripe-storage",
             type=click.Choice(["register", "shared"]),
             help="Where parts of a kept view stand (CUDA); the cost decides by default.",
@@ -100,6 +105,7 @@ def compile_options(
     blocks_per_program: int,
     programs_per_subgroup: int,
     stripe_storage: str | None,
+    peeled_rows: bool | None,
     materialization: str | None,
 ) -> CompileOptions:
     """The compile options that the command line states."""
@@ -112,5 +118,6 @@ def compile_options(
         reduction_blocks_per_program=blocks_per_program,
         reduction_programs_per_subgroup=programs_per_subgroup,
         reduction_stripe_storage=stripe_storage,
+        reduction_peeled_rows=peeled_rows,
         shared_tile_materialization=materialization,  # type: ignore[arg-type]
     )

@@ -107,8 +107,9 @@ def candidate_lines(artifact: Artifact) -> Iterator[str]:
     staged = any(candidate.staged for candidate in plan.candidates)
     shared = any(candidate.programs_per_subgroup > 1 for candidate in plan.candidates)
     stripes = "   stripes" if staged else ""
+    peeled = any(candidate.peeled for candidate in plan.candidates)
     columns = f"   S   Q   V{'   C' if clusters else ''}{'   R' if shared else ''}"
-    yield f"{columns}  threads{stripes}  score"
+    yield f"{columns}  threads{stripes}{'  peeled' if peeled else ''}  score"
     for candidate in plan.candidates:
         sharing = (candidate.programs_per_subgroup,) if shared else ()
         shown = (*candidate.shape[: 4 if clusters else 3], *sharing)
@@ -117,7 +118,10 @@ def candidate_lines(artifact: Artifact) -> Iterator[str]:
         outcome = f"{candidate.score:g}" if candidate.score is not None else candidate.rejection
         mark = " <- chosen" if candidate.shape == plan.shape else ""
         where = ("shared" if candidate.staged else "register") if staged else ""
-        yield f"{numbers}{threads:>9}{where:>{10 if staged else 0}}  {outcome}{mark}"
+        where = f"{where:>{10 if staged else 0}}"
+        if peeled:
+            where += f"{'yes' if candidate.peeled else 'no':>8}"
+        yield f"{numbers}{threads:>9}{where}  {outcome}{mark}"
 
 
 def _group_lines(plan: CooperativePlan) -> Iterator[str]:

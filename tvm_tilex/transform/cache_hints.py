@@ -31,7 +31,6 @@ from tvm_tilex.analysis.structure import (
 )
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.occupancy import RELEASED_BYTES
-from tvm_tilex.plan.resources import stripe_length
 from tvm_tilex.tirx.compat import Analyzer, element_bytes, structural_equal, tirx
 from tvm_tilex.transform.execution_map import ExecutionMap
 
@@ -150,14 +149,13 @@ def _repeated(
     found: dict[Any, list[_Site]] = {}
     for site in unwritten:
         found.setdefault(site.load.source, []).append(site)
-    plan = execution.plan
     chosen: dict[Any, int] = {}
     for view, sites in found.items():
         *first, last = sites
         rows = all(_is_row(site.load, program.root.loop_var) for site in sites)
         if not first or not rows or not last.result or any(site.result for site in first):
             continue
-        part = stripe_length(last.count, plan.workers, plan.lane_elements) * element_bytes(view)
+        part = execution.slots(last.count) * element_bytes(view)
         if part <= RELEASED_BYTES:
             chosen[view] = len(sites)
     return chosen

@@ -44,6 +44,10 @@ class CompileOptions:
     reduction_stripe_storage
         Where a worker keeps its part of a view that several consumers read: ``"register"``, or
         ``"shared"`` memory that the launch asks for (CUDA); None lets the cost model choose.
+    reduction_peeled_rows
+        Whether the consecutive elements that a worker owns begin at a row's first aligned element,
+        so that rows of odd widths move as vectors; None lets the cost model choose on CUDA, and is
+        False elsewhere.
     reduction_early_views
         Whether what every program reads at its own elements, such as weights, is loaded before the
         first reduction and kept in registers (CUDA); None lets the cost model choose.
@@ -87,6 +91,7 @@ class CompileOptions:
     reduction_blocks_per_program: int = 0
     reduction_programs_per_subgroup: int = 0
     reduction_stripe_storage: str | None = None
+    reduction_peeled_rows: bool | None = None
     reduction_early_views: bool | None = None
     reduction_unroll: int = 1
     group_threads: int = 0
@@ -137,6 +142,7 @@ class CompileOptions:
             or self.reduction_blocks_per_program
             or self.reduction_programs_per_subgroup
             or self.reduction_stripe_storage == "shared"
+            or self.reduction_peeled_rows
         )
 
     def to_json(self) -> str:

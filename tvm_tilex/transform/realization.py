@@ -75,6 +75,7 @@ class Realization:
             blocks_per_program=options.reduction_blocks_per_program,
             programs_per_subgroup=options.reduction_programs_per_subgroup,
             staged=_STAGED[options.reduction_stripe_storage],
+            peeled=options.reduction_peeled_rows,
             max_striped_scalars=options.max_reduction_striped_scalars_per_worker,
             max_candidates=options.max_thread_candidates,
         )

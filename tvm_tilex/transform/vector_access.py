@@ -24,13 +24,24 @@ A load of 16 bytes that says how the caches should treat it is a call too
     tilex_load_streamed_16(&x_pack[part * L], &x[row, first + part * L])
     tilex_load_kept_16(&weight_pack[part * L], &weight[first + part * L])
 
+Packs of peeled rows begin at a row's first aligned element (:mod:`.peeled_rows`). What begins
+elsewhere there, such as weights, is put together from two neighbouring vectors::
+
+    if first + 2 * L <= N:
+        tilex_load_kept_16(&weight_blocks[0], &weight[first])
+        tilex_load_kept_16(&weight_blocks[L], &weight[first + L])
+        tilex_shifted_16(&weight_pack[part * L], &weight_blocks[0], shift)
+    else:                                       # the second one would end behind the memory
+        for lane in range(L): weight_pack[part * L + lane] = weight[first + shift + lane]
+
 No copy begins before what the thread itself may have stored there: memory that the function stores
 to is loaded instead. Whoever emits the reads waits for the copies (:meth:`copies_pending`).
 
 Proof obligation: the last index is ``first + v + c`` with c a multiple of V, the other indices do
 not depend on v, and every other stride of the row-major buffer is a multiple of V. As first is a
 multiple of V, the V elements are contiguous and begin at a multiple of V elements from the base;
-the base itself is checked at launch. An access under a lazy condition is never moved.
+the base itself is checked at launch. Of peeled rows, see :mod:`.peeled_rows`. An access under a
+lazy condition is never moved.
 """
 
 from __future__ import annotations
@@ -55,10 +66,12 @@ from tvm_tilex.tirx.cuda_loads import (
     load_kept_scalar,
     load_last,
     load_streamed,
+    shifted,
 )
 from tvm_tilex.transform.cache_hints import CacheHints
 from tvm_tilex.transform.common import sequence, serial, substitute
 from tvm_tilex.transform.execution_map import Pack
+from tvm_tilex.transform.peeled_rows import PeeledRows
 
 __all__ = ["VectorAccess"]
 
@@ -72,14 +85,16 @@ class VectorAccess:
     """Rewrites packs for a target's vectors of ``max_lanes`` elements and ``max_bytes`` bytes.
 
     Those of bfloat16 have ``max_bfloat16_lanes`` at most. ``written`` are the buffers that the
-    function stores to, ``hints`` say how the caches should treat views; ``alignment`` collects, by
-    parameter name, the bytes that its base must be a multiple of.
+    function stores to, ``rows`` the rows of a plan that peels them; ``hints`` say how the caches
+    should treat views; ``alignment`` collects, by parameter name, the bytes that its base must be a
+    multiple of.
     """
 
     max_lanes: int
     max_bytes: int
     max_bfloat16_lanes: int = 8
     written: frozenset[Any] = frozenset()
+    rows: PeeledRows | None = None
     hints: CacheHints = field(default_factory=CacheHints)
     alignment: dict[str, int] = field(default_factory=dict)
     _pending: bool = False
@@ -134,7 +149,7 @@ class VectorAccess:
         if buffer.scope() == "global" or not isinstance(load, TensorLoad):
             return False
         same = str(buffer.ty.dtype) == str(load.source.ty.dtype)
-        return same and self._contiguous(pack, load.source, load.indices)
+        return same and self._reached(pack, load)
 
     def _copy(self, pack: Pack, store: Any) -> list[Any]:
         load = store.value
@@ -169,9 +184,21 @@ class VectorAccess:
             known = any(structural_equal(load, other) for other, _ in found)
             if guarded.predicates or known:
                 continue
-            if self._contiguous(pack, load.source, load.indices):
+            if self._reached(pack, load):
                 found.append((load, self._buffer(pack, load.source)))
         return found
+
+    def _reached(self, pack: Pack, load: Any) -> bool:
+        """Whether vectors, or parts of two of them, hold a pack's elements of a load."""
+        return self._contiguous(pack, load.source, load.indices) or self._shifted(pack, load)
+
+    def _shifted(self, pack: Pack, load: Any) -> bool:
+        """Whether they begin between two vectors, which hold them together."""
+        memory = load.source
+        if pack.head is None or self.rows is None or memory.scope() != "global":
+            return False
+        whole = self._lanes(pack, memory) * element_bytes(memory) == _HINTED_BYTES
+        return whole and self.rows.shifted(pack, memory, load.indices)
 
     def _contiguous(self, pack: Pack, buffer: Any, indices: Any) -> bool:
         if self._lanes(pack, buffer) == 1:
@@ -180,6 +207,8 @@ class VectorAccess:
             return True  # the worker's slots of a pack are consecutive
         if buffer.scope() != "global":
             return False
+        if pack.head is not None:
+            return self.rows is not None and self.rows.aligned(pack, buffer, indices)
         *outer, last = indices
         if any(mentions(index, pack.lane_element) for index in outer):
             return False
@@ -208,6 +237,8 @@ class VectorAccess:
         memory = load.source
         call = self._hint(memory, result) if buffer.scope() == "local" else None
         lanes = self._lanes(pack, memory)
+        if self._shifted(pack, load):
+            return self._fetch_shifted(pack, load, buffer, slots, call)
 
         def element(at: Any) -> Any:
             return memory[tuple(_at(index, pack, at) for index in load.indices)]
@@ -218,6 +249,52 @@ class VectorAccess:
             firsts = [tirx.IntImm(dtype, lane) for lane in range(0, pack.width, lanes)]
             return [tirx.Evaluate(call(buffer[tuple(slots(at))], element(at))) for at in firsts]
         return self._move(pack, memory, lambda at: tirx.BufferStore(buffer, element(at), slots(at)))
+
+    def _fetch_shifted(
+        self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any], call: Any
+    ) -> list[Any]:
+        """Put each vector together from the two blocks that hold it, if both are in the memory."""
+        assert self.rows is not None
+        memory, lanes = load.source, self._lanes(pack, load.source)
+        self._align(memory, _HINTED_BYTES)
+        dtype = str(pack.element.ty.dtype)
+        width, shift = tirx.IntImm(dtype, lanes), self.rows.shift(lanes)
+        found: list[Any] = []
+        for part in range(0, pack.width, lanes):
+            at = tirx.IntImm(dtype, part)
+            first = _at(load.indices[0], pack, at) - shift
+            blocks = tirx.decl_buffer(
+                (2 * lanes,),
+                str(memory.ty.dtype),
+                f"{memory.name}_blocks",
+                scope="local",
+                layout=None,
+            )
+            zero = tirx.IntImm(dtype, 0)
+            loaded = [
+                self._block(blocks, to, memory, first + to, lanes, call) for to in (zero, width)
+            ]
+            size = shift * tirx.IntImm(dtype, element_bytes(memory))
+            moved = tirx.Evaluate(shifted(buffer[tuple(slots(at))], blocks[zero], size))
+            lane = tirx.Var("lane", dtype)
+            element = memory[_at(load.indices[0], pack, at + lane)]
+            single = tirx.BufferStore(buffer, element, slots(at + lane))
+            inside = first + width + width <= memory.ty.shape[0]
+            apart = serial(lane, lanes, single, annotations={"pragma_unroll": True})
+            found += [
+                tirx.AllocBuffer(blocks),
+                tirx.IfThenElse(inside, sequence(*loaded, moved), apart),
+            ]
+        return found
+
+    @staticmethod
+    def _block(to: Any, at: Any, memory: Any, first: Any, lanes: int, call: Any) -> Any:
+        """Load the block of ``lanes`` elements from ``first`` on, as the hint ``call`` says."""
+        if call is not None:
+            return tirx.Evaluate(call(to[at], memory[first]))
+        lane = tirx.Var("lane", str(first.ty.dtype))
+        store = tirx.BufferStore(to, memory[first + lane], [at + lane])
+        return serial(lane, lanes, store, tirx.ForKind.VECTORIZED)
 
     def _hint(self, memory: Any, result: bool) -> Callable[[Any, Any], Any] | None:
         if memory in self.hints.streamed:

@@ -121,6 +121,7 @@ _DEFAULT: tuple[tuple[str, tuple[Any, ...], Callable[[_Place], bool]], ...] = (
     ("reduction_programs_per_subgroup", (1, 2, 4), lambda at: at.kind == "cuda"),
     ("shared_tile_materialization", ("preserve", "loaded"), lambda at: at.kind == "cuda"),
     ("reduction_stripe_storage", ("register", "shared"), lambda at: at.clusters),
+    ("reduction_peeled_rows", (False, True), lambda at: at.kind == "cuda"),
     ("reduction_early_views", (False, True), lambda at: at.kind == "cuda"),
     ("shared_tile_materialization", ("preserve", "expensive-only"), lambda at: at.kind == "llvm"),
     ("vector_access", (True, False), lambda at: at.kind == "llvm"),

@@ -14,6 +14,7 @@ _SHORT = {
     "reduction_blocks_per_program": "C",
     "reduction_programs_per_subgroup": "R",
     "reduction_stripe_storage": "stripes",
+    "reduction_peeled_rows": "peeled",
     "reduction_early_views": "early",
     "reduction_unroll": "unroll",
     "shared_tile_materialization": "tiles",

@@ -1,0 +1,114 @@
+"""Coverage and ownership of peeled rows, proved before anything is emitted (spec 4.4).
+
+A row of N elements has ``head`` elements before its first aligned one, 0 <= head < V, which
+programs know at run time only; m = floor((N - head) / V) whole packs follow. Obligations, for each
+of the V values of head: the packs' elements are what :mod:`tvm_tilex.analysis.coverage` proves of
+m * V elements, behind the head, and ::
+
+    j -> j            of [0, head)              is a bijection onto [0, head)
+    j -> j + m * V    of [head, N - m * V)      is a bijection onto [head + m * V, N)
+
+with j < W the worker, and with slots behind those of the packs. The three parts make [0, N).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tvm_tilex.analysis.coverage import prove_coverage
+from tvm_tilex.layout import (
+    BIJECTION,
+    Axis,
+    Expr,
+    Fact,
+    IndexSet,
+    LayoutMap,
+    index_map,
+    require_proven,
+    verify_inverse,
+)
+from tvm_tilex.layout.verdict import Verdict, proven, unknown
+from tvm_tilex.plan.resources import peels, stripe_length
+
+__all__ = ["PeeledParts", "peeled_parts", "prove_peeled_coverage"]
+
+
+class PeeledParts(NamedTuple):
+    """The owner maps of one head: the packs' (k, v) -> e, the others' j -> e, all onto parts.
+
+    Pack k is worker k mod W's, in chunk k // W; the other element j is worker j's.
+    """
+
+    head: int
+    packs: LayoutMap
+    beside: tuple[LayoutMap, ...]
+
+
+def peeled_parts(count: int, lane_elements: int) -> Iterator[PeeledParts]:
+    """The parts of a row of ``count`` elements for each head."""
+    for head in range(lane_elements):
+        whole = (count - head) // lane_elements
+        packed = whole * lane_elements
+        packs = index_map(
+            IndexSet((Axis("k", whole), Axis("v", lane_elements))),
+            IndexSet((Axis("e", packed, head),)),
+            lambda k, v, head=head: k * lane_elements + v + head,
+        )
+        yield PeeledParts(head, packs, tuple(_beside(count, head, packed)))
+
+
+def _beside(count: int, head: int, packed: int) -> Iterator[LayoutMap]:
+    """The elements before the packs, and those behind them, where there are any."""
+    behind = count - packed - head
+    for size, first, distance in ((head, 0, 0), (behind, head, packed)):
+        if size:
+            yield index_map(
+                IndexSet((Axis("j", size, first),)),
+                IndexSet((Axis("e", size, first + distance),)),
+                lambda j, distance=distance: j + distance,
+            )
+
+
+@functools.lru_cache(maxsize=256)
+def prove_peeled_coverage(count: int, workers: int, lane_elements: int) -> Verdict:
+    """Discharge the obligations for rows of ``count`` elements; budget 0, so by rules alone.
+
+    Raises
+    ------
+    ProofError
+        If a fact of a map is not PROVEN; UNKNOWN is refused as DISPROVEN is.
+    """
+    if not peels(count, lane_elements):
+        return prove_coverage(count, workers, lane_elements)
+    slots = stripe_length(count, workers, lane_elements, peeled=True)
+    for parts in peeled_parts(count, lane_elements):
+        size = sum(part.codomain.box_size or 0 for part in (parts.packs, *parts.beside))
+        if size != count:
+            return unknown(f"the parts of a row of {count} elements have {size}")
+        for part in (parts.packs, *parts.beside):
+            require_proven(part, BIJECTION, budget=0)
+        packed = parts.packs.codomain.box_size or 0
+        covered = prove_coverage(packed, workers, lane_elements)
+        if not covered.proven:
+            return covered
+        if stripe_length(packed, workers, lane_elements) > slots - 1:
+            return unknown(f"{slots} slots do not hold the packs and an element beside them")
+        for part in parts.beside:
+            inverse = verify_inverse(part, _inverse(part), 0)
+            if not inverse.proven:
+                return unknown(f"the owner of an element is not proved: {inverse.reason}")
+            owners = index_map(part.domain, IndexSet((Axis("worker", workers),)), lambda j: j)
+            require_proven(owners, (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY), budget=0)
+    return proven(f"each of {count} elements has one owner among {workers} and one slot")
+
+
+def _inverse(part: LayoutMap) -> LayoutMap:
+    (first,), (least,) = part.codomain.axes, part.domain.axes
+    distance = first.bounds()[0] - least.bounds()[0]
+
+    def owner(e: Expr) -> Expr:
+        return e - distance
+
+    return index_map(part.codomain, part.domain, owner)
