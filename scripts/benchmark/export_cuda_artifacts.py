@@ -61,7 +61,7 @@ def _grid(columns: int, elements: int, *, peeled: bool) -> list[tuple]:
     plans = []
     for subgroups in (1, 2, 4, 8, 16, 25, 32):
         for blocks in (1, 2, 4, 8):
-            if blocks > 1 and (columns < 8192 * blocks or subgroups not in (4, 8, 16, 32)):
+            if blocks > 1 and (columns < 4096 * blocks or subgroups not in (4, 8, 16, 32)):
                 continue
             if subgroups == 25 and columns % (32 * 25 * elements):
                 continue

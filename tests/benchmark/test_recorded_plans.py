@@ -51,7 +51,7 @@ def test_plans_of_shared_simd_groups_are_exported_and_read(script, tmp_path):
     """A record without R has whole SIMD groups."""
     export = script("export_cuda_artifacts")
     grid = [plan for plan in export.grid(256, 4) if plan[7] > 1]
-    assert {(t, q, r) for t, q, *_, r in grid} == {
+    assert {(t, q, r) for t, q, *_, r, _ in grid} == {
         (t, t * r // 32, r) for t in (32, 64, 128, 256) for r in (2, 4)
     }
     assert not any(plan[7] > 1 for plan in export.grid(4096, 4))

@@ -53,14 +53,16 @@ def test_every_worker_of_the_cluster_counts():
     assert plan.shape[0] == 16 and plan.shape.blocks == 8
     assert plan.workers == 8 * 512 and plan.threads == 512 and plan.blocks == 8 * 512
     assert plan.stripe_scalars == 131072 // (8 * 512)
-    assert plan.shared_bytes == 2 * 8 * 16 * 4 == shared_bytes(WIDE, 16, 1, 8)
+    partials, mailboxes = 2 * 8 * 16 * 4, 2 * 8
+    assert plan.shared_bytes == partials + mailboxes == shared_bytes(WIDE, 16, 1, 8)
+    assert shared_bytes(WIDE, 16, 1) == 2 * 16 * 4
     assert plan.barrier_sites == 2 and not plan.independent_subgroups
 
 
 def test_one_simd_group_a_threadgroup_still_exchanges():
     narrow = ProgramFacts(512, (1024,), ("add",), (1,), ())
     plan = plan_groups(narrow, HOPPER, Request(threads=32, blocks_per_program=2), AnalyticCost())
-    assert plan.shape[:2] == (1, 1) and plan.barrier_sites == 1 and plan.shared_bytes == 8
+    assert plan.shape[:2] == (1, 1) and plan.barrier_sites == 1 and plan.shared_bytes == 2 * 4 + 8
 
 
 def test_packed_programs_cannot_be_split():
@@ -97,10 +99,18 @@ def test_the_text_exchanges_partials_over_the_cluster(name):
     assert launch.shared_bytes == artifact.plan.shared_bytes
     kernel = artifact.source[artifact.source.rindex("__global__") :]
     reductions, exchanges = len(artifact.plan.collectives), artifact.plan.barrier_sites
-    assert kernel.count("tilex_cluster_publish(") == reductions
-    # The first barrier makes sure that all have started; then one an exchange.
-    assert kernel.count("tilex_cluster_arrive();") == exchanges + 1
-    assert kernel.count("tilex_cluster_wait();") == exchanges + 1
+    assert kernel.count("tilex_cluster_send(") == reductions
+    # The barrier makes sure that all mailboxes are prepared; then one mailbox an exchange.
+    assert kernel.count("tilex_cluster_arrive();") == kernel.count("tilex_cluster_wait();") == 1
+    assert kernel.count("tilex_cluster_receive(") == exchanges
+    mailboxes = re.findall(
+        r"tilex_cluster_prepare\(\(&\(mailbox(\d)_ptr\[0\]\)\), (\d+)\);", kernel
+    )
+    sent = [str(8 * 16 * 4 * (reductions // exchanges))] * exchanges
+    assert [size for _, size in mailboxes] == sent and len(dict(mailboxes)) == exchanges
+    last = max(kernel.rindex("tilex_cluster_prepare("), 0)
+    order = ("tilex_cluster_arrive", "tilex_cluster_wait", "_send", "_receive")
+    assert [last, *map(kernel.index, order)] == sorted([last, *map(kernel.index, order)])
     assert "__syncthreads" not in kernel
     assert kernel.index("tilex_cluster_arrive") < kernel.index("blockIdx")
     # 128 partials: each lane folds four of them before the second collective, and reads maxima
@@ -113,7 +123,7 @@ def test_the_text_exchanges_partials_over_the_cluster(name):
 def test_the_scheduled_function_of_a_cluster_is_read_back():
     scheduled = compiled(threads_per_group=512, reduction_blocks_per_program=8).scheduled
     text = scheduled.script()
-    assert "tilex.cluster_publish(" in text and "tilex.cluster_wait(" in text
+    assert all(f"tilex.cluster_{name}(" in text for name in ("prepare", "send", "receive", "wait"))
     tvm.ir.assert_structural_equal(tvm.script.from_source(text), scheduled)
 
 

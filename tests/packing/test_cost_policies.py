@@ -158,6 +158,8 @@ def test_a_policy_can_belong_to_one_target_kind():
 
 SOFTMAX = ProgramFacts(
     programs=5,
+    peeled_width=4,
+    row_pitch=1,
     reductions=(257, 257),
     kinds=("maximum", "add"),
     domains=(257, 257),

@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reduction-plans.md"
 def test_the_blocks_run(capsys, tmp_path):
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 13
+    assert len(blocks) == 14
     # A file, so that the language's capture can read its source.
     script = tmp_path / "plans.py"
     script.write_text("\n".join(blocks))

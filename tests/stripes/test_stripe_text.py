@@ -112,7 +112,7 @@ def test_a_cluster_stages_a_part_of_the_row_in_each_threadgroup():
     assert artifact.plan.staged_bytes == launch.dynamic_shared_bytes == 8192 * 4 // 2
     text = kernel_of(artifact)
     assert "extern __shared__ __align__(64) float staged_ptr[];" in text
-    assert "tilex_copy_async_16(" in text and "tilex_cluster_publish(" in text
+    assert "tilex_copy_async_16(" in text and "tilex_cluster_send(" in text
     # A thread's place is that of its threadgroup, not of the cluster.
     stored = re.search(r"tilex_copy_async_16\(\(&\(staged_ptr\[(.*?)\]\)\)", text)[1]
     assert "blockIdx" not in stored and "clusterCtaIdx" not in stored

@@ -9,7 +9,7 @@ from tvm_tilex.errors import OptionError
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.tune import Dimension, Space, Timing, default_space, tune
 from tvm_tilex.tune.errors import BudgetError, ReportError, TuningError
-from tvm_tilex.tune.space import require_budget, rotated
+from tvm_tilex.tune.space import has_odd_rows, require_budget, rotated
 
 FULL = {
     "threads_per_group": (0, 64, 128),
@@ -47,6 +47,21 @@ def test_default_spaces(kind):
     assert Space.from_dict(space.to_dict()) == space
 
 
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "odd"),
+    [
+        (((8, 4096),), "float32", False),
+        (((8, 4095),), "float32", True),
+        (((8, 4092),), "float32", False),
+        (((8, 4092),), "bfloat16", True),
+        (((8, 4096), (4095,)), "float32", False),  # no row: every program reads it
+        ((), "float32", False),
+    ],
+)
+def test_rows_that_are_no_whole_number_of_vectors_are_odd(shapes, dtype, odd):
+    assert has_odd_rows(shapes, dtype) == odd
+
+
 def values_of(space):
     return {d.name: d.values for d in space.dimensions}
 
@@ -62,6 +77,10 @@ def test_default_dimensions_are_those_of_the_target_and_the_storage():
     assert 8 in narrow["reduction_lane_elements"] and 8 not in wide["reduction_lane_elements"]
     assert "reduction_blocks_per_program" not in values_of(default_space("cuda"))
     assert values_of(default_space("cuda"))["reduction_programs_per_subgroup"] == (1, 2, 4)
+    assert "reduction_peeled_rows" not in wide
+    odd = values_of(default_space("cuda", odd_rows=True))
+    assert odd["reduction_peeled_rows"] == (False, True)
+    assert "reduction_peeled_rows" not in values_of(default_space("metal", odd_rows=True))
     assert list(values_of(default_space("metal"))) == [
         *("threads_per_group", "reduction_programs_per_group", "reduction_lane_elements"),
     ]

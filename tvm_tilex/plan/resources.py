@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tvm_tilex.plan.facts import ProgramFacts, Stripe
 
 __all__ = [
+    "SCALAR_BYTES",
     "MapShape",
     "largest_coordinate",
     "peels",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 SCALAR_BYTES = 4
+MAILBOX_BYTES = 8  # a transaction barrier
 
 
 class MapShape(NamedTuple):
@@ -118,11 +120,13 @@ def shared_bytes(
 ) -> int:
     """Bytes of partials: |R| * Q * S * C * 4, and none where one SIMD group serves a program.
 
-    Each threadgroup of a program holds the partials of all of them.
+    Each threadgroup of a cluster holds the partials of all of its program's, and a mailbox for each
+    exchange.
     """
     if subgroups * blocks == 1:
         return 0
-    return len(facts.reductions) * programs_per_group * subgroups * blocks * SCALAR_BYTES
+    partials = len(facts.reductions) * programs_per_group * subgroups * blocks * SCALAR_BYTES
+    return partials + (facts.exchanges * MAILBOX_BYTES if blocks > 1 else 0)
 
 
 def staged_bytes(facts: ProgramFacts, workers: int, lane_elements: int, threads: int) -> int:

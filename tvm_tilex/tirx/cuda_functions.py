@@ -53,11 +53,26 @@ __device__ __forceinline__ float {function}(float a, float b) {{
     return lower
 
 
-# The barrier orders threadgroup memory too: the compiler must keep accesses on their side of it.
+# A cluster's exchange (PTX ISA 8.1, compute capability 9.0), as CUTLASS has it. A mailbox is a
+# transaction barrier in threadgroup memory, used once: it is full when one thread has said how many
+# bytes it expects and as many have come. A barrier of the cluster, entered at the start, makes the
+# mailboxes known; entering needs to publish nothing else (relaxed), least of all the stores of the
+# threadgroup that ran here before.
 CLUSTER = {
+    "tilex_cluster_prepare": """
+__device__ __forceinline__ void tilex_cluster_prepare(void* mailbox, int bytes) {
+  unsigned int place = static_cast<unsigned int>(__cvta_generic_to_shared(mailbox));
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(place) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"(place), "r"(bytes) : "memory");
+  }
+}
+""",
     "tilex_cluster_arrive": """
 __device__ __forceinline__ void tilex_cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 """,
     "tilex_cluster_wait": """
@@ -65,11 +80,26 @@ __device__ __forceinline__ void tilex_cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 """,
-    "tilex_cluster_publish": """
-__device__ __forceinline__ void tilex_cluster_publish(float* place, int block, float value) {
-  unsigned int local = static_cast<unsigned int>(__cvta_generic_to_shared(place)), remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(block));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+    "tilex_cluster_send": """
+__device__ __forceinline__ void tilex_cluster_send(
+    void* place, void* mailbox, int block, float value) {
+  unsigned int own[2] = {static_cast<unsigned int>(__cvta_generic_to_shared(place)),
+                         static_cast<unsigned int>(__cvta_generic_to_shared(mailbox))};
+  unsigned int to, full;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(own[0]), "r"(block));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(full) : "r"(own[1]), "r"(block));
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+               ::"r"(to), "r"(__float_as_uint(value)), "r"(full) : "memory");
+}
+""",
+    "tilex_cluster_receive": """
+__device__ __forceinline__ void tilex_cluster_receive(void* mailbox) {
+  unsigned int place = static_cast<unsigned int>(__cvta_generic_to_shared(mailbox)), full;
+  do {
+    asm volatile("{ .reg .pred full;\\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 full, [%1], 0;\\n"
+                 "selp.u32 %0, 1, 0, full; }" : "=r"(full) : "r"(place) : "memory");
+  } while (!full);
 }
 """,
 }

@@ -59,12 +59,14 @@ WARP_EXTREMUM = {"maximum": "tilex.warp_maximum", "minimum": "tilex.warp_minimum
 _PAIRS = [(c, dtype) for c in ("maximum", "minimum") for dtype in ("bfloat16", "float16")]
 PAIR_EXTREMUM = {(c, dtype): f"tilex.{c}_{dtype}x2" for c, dtype in _PAIRS}
 WIDENED_EXTREMUM = {(c, dtype): f"tilex.{c}_of_{dtype}x2" for c, dtype in _PAIRS}
-# A cluster's threadgroups: arrive at its barrier, wait for it; write a number into the same place
-# of another one's threadgroup memory.
+# A cluster's threadgroups: prepare a mailbox for a number of bytes; say that all are prepared, and
+# wait until all have said so; send a number to another threadgroup; wait until a mailbox is full.
+CLUSTER_PREPARE = "tilex.cluster_prepare"
 CLUSTER_ARRIVE = "tilex.cluster_arrive"
 CLUSTER_WAIT = "tilex.cluster_wait"
-CLUSTER_PUBLISH = "tilex.cluster_publish"
-_CLUSTER = (CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_PUBLISH)
+CLUSTER_SEND = "tilex.cluster_send"
+CLUSTER_RECEIVE = "tilex.cluster_receive"
+_CLUSTER = (CLUSTER_PREPARE, CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_SEND, CLUSTER_RECEIVE)
 # Asks for a cache line: address, 0 to read or 1 to write, level (3 is the nearest), 1 for data.
 PREFETCH = "tilex.prefetch"
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).

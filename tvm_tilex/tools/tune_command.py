@@ -27,6 +27,7 @@ from tvm_tilex.tune.errors import TuningError
 from tvm_tilex.tune.live import LiveTable
 from tvm_tilex.tune.metric import default_metric
 from tvm_tilex.tune.replay import Replayed
+from tvm_tilex.tune.space import has_odd_rows
 from tvm_tilex.tune.text import describe_choices, format_value
 
 __all__ = ["tune_command"]
@@ -151,7 +152,13 @@ def _tune(
     metric = given.pop("tuning_metric") or default_metric(kind, endpoints[0])
     output, limit = given.pop("output"), given.pop("time_limit")
     settings: dict[str, Any] = {
-        "space": space_of(resolved, given.pop("subgroups"), given, given["dtype"]),
+        "space": space_of(
+            resolved,
+            given.pop("subgroups"),
+            given,
+            given["dtype"],
+            odd_rows=has_odd_rows(shapes, given["dtype"]),
+        ),
         "timing": timing_of(given),
         "limit": limit,
         "metric": metric,

@@ -140,7 +140,12 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def space_of(
-    target: Any, subgroups: bool | None, given: dict[str, Any], dtype: str = "float32"
+    target: Any,
+    subgroups: bool | None,
+    given: dict[str, Any],
+    dtype: str = "float32",
+    *,
+    odd_rows: bool = False,
 ) -> Space:
     """The space that the command line states, or the target's default one.
 
@@ -155,7 +160,8 @@ def space_of(
     dimensions += given.pop("others")
     if not dimensions:
         kind = str(target.kind.name)
-        space = default_space(kind, base, dtype=dtype, clusters=has_clusters(target))
+        clusters = has_clusters(target)
+        space = default_space(kind, base, dtype=dtype, clusters=clusters, odd_rows=odd_rows)
         return space if subgroups is not False else dataclasses.replace(space, dimensions=())
     return Space(base, tuple(dimensions))
 

@@ -7,12 +7,14 @@ In one threadgroup::
 
 On a cluster of C threadgroups, where every threadgroup holds the partials of all::
 
-    wait for the barrier that all entered at their start          # before the first exchange
-    if lane < C: partials[rank * S + s] of threadgroup lane = value
-    arrive; wait
+    prepare the mailbox of each exchange; arrive                  # at the start
+    wait until all have                                           # before the first exchange
+    if lane < C: send value to partials[rank * S + s] of threadgroup lane
+    wait until the own mailbox has got C * S values
 
 Only the writes are conditional. Each reduction has partials of its own, so that the next exchange
-cannot overtake the reads of the last one.
+cannot overtake the reads of the last one. A threadgroup that has all its partials may go on and
+end: whoever still sends to others needs nothing of it, and nobody sends to it any more.
 """
 
 from __future__ import annotations
@@ -22,8 +24,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_tilex.plan.group_plan import GroupPlan
+from tvm_tilex.plan.resources import SCALAR_BYTES
 from tvm_tilex.tirx.compat import builder, call, tirx
-from tvm_tilex.tirx.register import CLUSTER_ARRIVE, CLUSTER_PUBLISH, CLUSTER_WAIT
+from tvm_tilex.tirx.register import (
+    CLUSTER_ARRIVE,
+    CLUSTER_PREPARE,
+    CLUSTER_RECEIVE,
+    CLUSTER_SEND,
+    CLUSTER_WAIT,
+)
 from tvm_tilex.transform.common import sequence
 
 __all__ = ["Exchange"]
@@ -35,7 +44,8 @@ class Exchange:
 
     ``packed`` is the program's coordinate in its threadgroup, ``rank`` the threadgroup's in its
     cluster, ``thread`` the worker's coordinate among its program's in the threadgroup. ``buffers``
-    are the partials of every exchange so far.
+    are the partials, and the mailboxes, of every exchange so far; ``expected`` the bytes that come
+    into each mailbox.
     """
 
     plan: GroupPlan
@@ -44,6 +54,7 @@ class Exchange:
     rank: Any
     thread: Any
     buffers: list[Any] = field(default_factory=list)
+    expected: dict[Any, int] = field(default_factory=dict)
 
     @property
     def split(self) -> bool:
@@ -51,13 +62,22 @@ class Exchange:
         return self.plan.blocks_per_program > 1
 
     def begin(self) -> Any:
-        """What every threadgroup does first; nothing where there is no cluster."""
-        return tirx.Evaluate(call(CLUSTER_ARRIVE, dtype="void")) if self.split else None
+        """What every threadgroup does first, once all exchanges are known.
+
+        Nothing where there is no cluster.
+        """
+        if not self.split:
+            return None
+        prepared = [
+            _effect(CLUSTER_PREPARE, _first(mailbox), tirx.IntImm("int32", size))
+            for mailbox, size in self.expected.items()
+        ]
+        return sequence(*prepared, _effect(CLUSTER_ARRIVE))
 
     def publish(self, *values: Any) -> tuple[Any, tuple[Any, ...]]:
         """Statements that publish each SIMD group's ``values``, and a buffer of partials for each.
 
-        All go together: one barrier follows them.
+        All go together: one barrier, or one mailbox, follows them.
         """
         first = not self.buffers
         partials = tuple(self._allocate() for _ in values)
@@ -91,7 +111,7 @@ class Exchange:
         buffer = tirx.decl_buffer(
             (self._integer(subgroups * plan.programs_per_group),),
             "float32",
-            f"partials{len(self.buffers)}",
+            f"partials{len(self.buffers) - len(self.expected)}",
             scope="shared",
             layout=None,
         )
@@ -99,19 +119,25 @@ class Exchange:
         return buffer
 
     def _to_cluster(self, pairs: tuple[tuple[Any, Any], ...], first: bool) -> Any:
-        subgroups = self._integer(self.plan.reduction_subgroups_per_program)
+        plan = self.plan
+        subgroups = self._integer(plan.reduction_subgroups_per_program)
+        mailbox = tirx.decl_buffer(
+            (1,), "int64", f"mailbox{len(self.expected)}", scope="shared", layout=None
+        )
+        count = plan.reduction_subgroups_per_program * plan.blocks_per_program
+        self.expected[mailbox] = count * len(pairs) * SCALAR_BYTES
+        self.buffers.append(mailbox)
         target = tirx.Cast("int32", self._lane)
-        stores = []
+        sent = []
         for partials, value in pairs:
             place = tirx.address_of(partials[self.rank * subgroups + self._subgroup])
-            stores.append(tirx.Evaluate(call(CLUSTER_PUBLISH, place, target, value, dtype="void")))
-        arrive, wait = (
-            tirx.Evaluate(call(op, dtype="void")) for op in (CLUSTER_ARRIVE, CLUSTER_WAIT)
+            sent.append(_effect(CLUSTER_SEND, place, _first(mailbox), target, value))
+        # Lane c sends to threadgroup c of the cluster, its own among them.
+        to_each = tirx.IfThenElse(
+            self._lane < self._integer(plan.blocks_per_program), sequence(*sent), None
         )
-        # Lane c writes into threadgroup c of the cluster, its own among them.
-        to_each = self._lane < self._integer(self.plan.blocks_per_program)
-        started = wait if first else None
-        return sequence(started, tirx.IfThenElse(to_each, sequence(*stores), None), arrive, wait)
+        started = _effect(CLUSTER_WAIT) if first else None
+        return sequence(started, to_each, _effect(CLUSTER_RECEIVE, _first(mailbox)))
 
     def _integer(self, value: int) -> Any:
         return tirx.IntImm(self.dtype, value)
@@ -127,3 +153,11 @@ class Exchange:
     @property
     def _lane(self) -> Any:
         return tirx.floormod(self.thread, self._integer(self.plan.lanes))
+
+
+def _effect(op: str, *arguments: Any) -> Any:
+    return tirx.Evaluate(call(op, *arguments, dtype="void"))
+
+
+def _first(mailbox: Any) -> Any:
+    return tirx.address_of(mailbox[tirx.IntImm("int32", 0)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from tvm_tilex.tune.progress import Progress
 from tvm_tilex.tune.report import Report, Settings
 from tvm_tilex.tune.search import DEFAULT_SEARCH
 from tvm_tilex.tune.session import new_report, resumed, run
-from tvm_tilex.tune.space import Space, default_space
+from tvm_tilex.tune.space import Space, default_space, has_odd_rows
 from tvm_tilex.tune.store import store
 
 __all__ = ["DEFAULT_BUDGET", "default_output", "new_folder", "resume", "tune"]
@@ -89,9 +90,12 @@ def tune(
     name = kernel_name(kernel) if isinstance(kernel, TileKernel) else absolute_name(kernel)
     resolved = resolve_target(target)
     kind = str(resolved.kind.name)
+    extents = [_shapes(shape) for shape in shapes]
+    odd_rows = has_odd_rows(itertools.chain.from_iterable(extents), dtype)
+    clusters = has_clusters(resolved)
     settings = Settings(
         target=str(resolved),
-        space=space or default_space(kind, dtype=dtype, clusters=has_clusters(resolved)),
+        space=space or default_space(kind, dtype=dtype, clusters=clusters, odd_rows=odd_rows),
         metric=metric or default_metric(kind, endpoints[0]),
         timing=timing,
         seed=seed,
@@ -103,7 +107,7 @@ def tune(
         endpoints=tuple(endpoints),
         jobs=jobs,
     )
-    subjects = [SubjectSpec(name, _shapes(s), dtype, dict(static or {})) for s in shapes]
+    subjects = [SubjectSpec(name, found, dtype, dict(static or {})) for found in extents]
     report = new_report(settings, subjects)
     folder = Path(output) if output is not None else default_output(name)
     with new_folder(folder):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,17 @@ from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.tune.errors import BudgetError
 
-__all__ = ["Candidate", "Dimension", "Space", "default_space", "require_budget", "rotated"]
+__all__ = [
+    "Candidate",
+    "Dimension",
+    "Space",
+    "default_space",
+    "has_odd_rows",
+    "require_budget",
+    "rotated",
+]
+
+_VECTOR_BYTES = 16
 
 # A promise about the arguments of every call: not a choice that a measurement may make.
 _PROMISES = frozenset({"noalias"})
@@ -99,11 +109,12 @@ class Space:
 
 @dataclass(frozen=True)
 class _Place:
-    """What decides which dimensions there are: the target's kind, its clusters, the storage."""
+    """What decides which dimensions there are: the target's kind, its clusters, storage, widths."""
 
     kind: str
     clusters: bool
     narrow: bool
+    odd_rows: bool
 
     @property
     def gpu(self) -> bool:
@@ -121,11 +132,17 @@ _DEFAULT: tuple[tuple[str, tuple[Any, ...], Callable[[_Place], bool]], ...] = (
     ("reduction_programs_per_subgroup", (1, 2, 4), lambda at: at.kind == "cuda"),
     ("shared_tile_materialization", ("preserve", "loaded"), lambda at: at.kind == "cuda"),
     ("reduction_stripe_storage", ("register", "shared"), lambda at: at.clusters),
-    ("reduction_peeled_rows", (False, True), lambda at: at.kind == "cuda"),
+    ("reduction_peeled_rows", (False, True), lambda at: at.kind == "cuda" and at.odd_rows),
     ("reduction_early_views", (False, True), lambda at: at.kind == "cuda"),
     ("shared_tile_materialization", ("preserve", "expensive-only"), lambda at: at.kind == "llvm"),
     ("vector_access", (True, False), lambda at: at.kind == "llvm"),
 )
+
+
+def has_odd_rows(shapes: Iterable[tuple[int, ...]], dtype: str) -> bool:
+    """Whether a row of one of these arrays of ``dtype`` is no whole number of 16-byte vectors."""
+    elements = _VECTOR_BYTES // dtype_of(dtype).bytes
+    return any(len(shape) > 1 and shape[-1] % elements for shape in shapes)
 
 
 def default_space(
@@ -134,13 +151,15 @@ def default_space(
     *,
     dtype: str = "float32",
     clusters: bool = False,
+    odd_rows: bool = False,
 ) -> Space:
     """What is tried on a target kind where nothing is stated.
 
     ``dtype`` is the storage type: eight elements of 16 bits fill a vector. ``clusters`` says
-    whether threadgroups of the target can share a program.
+    whether threadgroups of the target can share a program, ``odd_rows`` whether there are rows that
+    are no whole number of vectors (:func:`has_odd_rows`).
     """
-    at = _Place(kind, clusters, dtype_of(dtype).bytes == 2)
+    at = _Place(kind, clusters, dtype_of(dtype).bytes == 2, odd_rows)
     dimensions = tuple(Dimension(name, values) for name, values, holds in _DEFAULT if holds(at))
     return Space(base or CompileOptions(), dimensions)
 
