@@ -2,14 +2,16 @@
 
 A multiprocessor is taken as a closed queue. n groups are resident (threads, registers, shared
 memory and group slots bound n); each spends a latency L (start, barriers, dependent rounds,
-accesses) in which it uses nothing, and needs s microseconds of the multiprocessor's share of memory
+accesses) that the others can hide, and needs s microseconds of the multiprocessor's share of memory
 bandwidth, i of its issue slots and l of its launches. A group then leaves every::
 
-    (((L + s + i) / n) ** p + b ** p) ** (1 / p),    b = (s ** q + i ** q + l ** q) ** (1 / q)
+    ((L / n) ** p + b ** p) ** (1 / p),    b = (s ** q + i ** q + l ** q) ** (1 / q)
 
 microseconds: the first term where latency is the limit, the second where a resource is (the
-asymptotes of a closed queueing network; p and q say how sharp the knees are). A partly filled last
-wave adds its share.
+asymptotes of a closed queueing network; p and q say how sharp the knees are). The SIMD groups of a
+group overlap their own transfers, so that s and i are no part of what one group waits for; s grows
+with the threads that are resident, whose requests meet in the caches and at the memory. A partly
+filled last wave adds its share.
 
 The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,796 measured kernels of
 six operators, eight shapes and two storage types on one H200 (``configs/measurements``).
@@ -29,6 +31,7 @@ _LANES = 128.0  # scalar instructions a cycle
 _REGISTER_STEP = 8
 RELEASED_BYTES = 64  # of a row that a worker reads each time, at most
 _GROUP_BYTES = 1024  # shared memory that the system takes of each group
+_UNROLLED_BYTES = 256  # of a row that a worker owns, at most, for a chunk loop unrolled whole
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,9 @@ class OccupancyCost:
     that every program reads counts ``cached`` times, one that the program itself has read before
     ``repeated`` times, and ``repeated_depth`` of that more a doubling of a thread's accesses.
     ``resident_threads``, ``resident_registers``, ``resident_shared`` bytes and ``resident_groups``
-    are the device's limits a multiprocessor. ``registers`` and ``registers_per_scalar`` estimate a
-    thread's registers from its stripes.
+    are the device's limits a multiprocessor. ``registers`` of any thread, ``registers_per_scalar``
+    of its stripes and ``registers_per_move``, a scalar that it moves where chunk loops are unrolled
+    (whose accesses the compiler issues together), estimate a thread's registers.
     Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of an exchange between
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
     ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
@@ -51,50 +55,53 @@ class OccupancyCost:
     ``slots_per_collective`` are issue slots of a lane. ``knee`` is p - 1, ``mixing`` q - 1.
     Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
     vector width costs, ``depth`` what a doubling of a thread's accesses costs in bandwidth (rows
-    are read in more pieces at a time), ``packed`` a doubling of Q for each doubling of a thread's
-    accesses, ``cluster`` and ``staged`` what those plans cost besides; ``released`` what plans gain
-    whose rows the caches let go at their last reading.
+    are read in more pieces at a time), ``crowd`` what a multiprocessor full of threads costs in it,
+    ``packed`` a doubling of Q for each doubling of a thread's accesses, ``cluster`` and ``staged``
+    what those plans cost besides; ``released`` what plans gain whose rows the caches let go at
+    their last reading.
     """
 
-    bandwidth: float = 22648.0
+    bandwidth: float = 83032.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    repeated: float = 0.0442384
-    repeated_depth: float = 0.0683149
-    cached: float = 0.0974545
-    registers: float = 39.6179
-    registers_per_scalar: float = 0.476351
-    start: float = 0.373816
-    start_per_warp: float = 0.00124649
-    barrier: float = 0.0271702
-    barrier_per_doubling: float = 0.0171116
-    cluster_start: float = 4.40955
-    cluster_barrier: float = 0.302466
-    cluster_barrier_per_warp: float = 0.0128177
-    round: float = 0.00146619
-    late: float = 0.0453951
-    late_access: float = 0.00527987
-    access: float = 0.00833456
-    staging: float = 1.17347
-    staging_per_element: float = 0.0226357
-    launch: float = 0.0716945
-    launch_per_warp: float = 0.573057
-    slots_per_round: float = 0.458918
-    slots_per_instruction: float = 0.574423
-    slots_per_access: float = 2.74627
-    slots_per_collective: float = 0.440738
-    knee: float = 4.5227
-    depth: float = 0.0584072
-    mixing: float = 6.04605
-    tail: float = 0.0857554
-    vector: float = 0.623164
-    packed: float = 0.00520102
-    cluster: float = 0.139875
-    released: float = 0.0353907
-    staged: float = 0.00670224
+    repeated: float = 0.0917885
+    repeated_depth: float = 0.0483789
+    cached: float = 0.0688197
+    registers: float = 13.0396
+    registers_per_scalar: float = 0.749461
+    registers_per_move: float = 0.1731
+    start: float = 0.123726
+    start_per_warp: float = 0.0241595
+    barrier: float = 0.063101
+    barrier_per_doubling: float = 0.0209459
+    cluster_start: float = 1.08986
+    cluster_barrier: float = 0.358854
+    cluster_barrier_per_warp: float = 0.0546729
+    round: float = 0.00494726
+    late: float = 0.249179
+    late_access: float = 0.00752636
+    access: float = 0.00549855
+    staging: float = 0.249312
+    staging_per_element: float = 0.00543666
+    launch: float = 0.0237789
+    launch_per_warp: float = 0.331243
+    slots_per_round: float = 0.974851
+    slots_per_instruction: float = 0.300099
+    slots_per_access: float = 0.658762
+    slots_per_collective: float = 0.130413
+    knee: float = 2.79935
+    depth: float = 0.066643
+    crowd: float = 0.224038
+    mixing: float = 3.44958
+    tail: float = 0.0597251
+    vector: float = 0.376241
+    packed: float = 0.00514061
+    cluster: float = 0.0889931
+    released: float = 0.0108053
+    staged: float = 0.00243982
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -108,11 +115,12 @@ class OccupancyCost:
         again = self.repeated * (1 + self.repeated_depth * doublings)
         distinct -= facts.repeated_bytes * (1 - again)
         streams = 1 + self.depth * doublings
+        streams *= 1 + self.crowd * resident * threads / self.resident_threads
         memory = distinct * share / self.bandwidth * streams
         issue = self._slots(facts, threads, share) / _LANES / _CLOCK
         launch = self.launch * (1 + self.launch_per_warp * warps)
         busiest = _norm(1 + self.mixing, memory, issue, launch)
-        waiting = (self._latency(facts, warps) + memory + issue) / resident
+        waiting = self._latency(facts, warps) / resident
         period = _norm(1 + self.knee, waiting, busiest)
         waves = facts.physical_groups / (self.multiprocessors * resident)
         partial = math.ceil(waves) / waves - 1
@@ -120,8 +128,11 @@ class OccupancyCost:
 
     def _resident(self, facts: CostFacts, threads: int) -> float:
         most = min(255.0, self.resident_registers / threads)
-        scalars = self.registers_per_scalar * facts.stripe_scalars
-        estimated = min(max(self.registers + scalars, 16.0), most)
+        estimated = self.registers + self.registers_per_scalar * facts.stripe_scalars
+        if _unrolled(facts):
+            moved = (facts.reads + facts.writes) / facts.workers
+            estimated += self.registers_per_move * moved
+        estimated = min(max(estimated, 16.0), most)
         registers = math.ceil(estimated / _REGISTER_STEP) * _REGISTER_STEP
         by_threads = self.resident_threads // threads
         by_registers = self.resident_registers // (threads * registers)
@@ -182,6 +193,16 @@ def _releases(facts: CostFacts) -> bool:
     size = facts.bytes / max(facts.reads + facts.writes, 1)
     small = facts.widest * size <= RELEASED_BYTES
     return facts.repeated_bytes > 0 and small and facts.writes > 1
+
+
+def _unrolled(facts: CostFacts) -> bool:
+    """Whether no chunk loop is left at run time.
+
+    The rule of :mod:`tvm_tilex.transform.execution_map`, which counts registers: the mean size of
+    an element says how many elements share one.
+    """
+    size = round(facts.bytes / max(facts.reads + facts.writes, 1))
+    return facts.widest * size <= _UNROLLED_BYTES
 
 
 def _norm(power: float, *terms: float) -> float:
