@@ -52,6 +52,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
         row_offset=row.offset,
         reads=sum(count for count, _, _ in inputs),
         cached_bytes=read - sum(count * element_bytes(load.source) for count, load in own),
+        common_reads=sum(count for count, _, _ in inputs) - sum(count for count, _ in own),
         repeated_bytes=_repeated_bytes(own),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),

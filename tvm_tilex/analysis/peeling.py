@@ -1,14 +1,15 @@
 """Coverage and ownership of peeled rows, proved before anything is emitted (spec 4.4).
 
 A row of N elements has ``head`` elements before its first aligned one, 0 <= head < V, which
-programs know at run time only; m = floor((N - head) / V) whole packs follow. Obligations, for each
-of the V values of head: the packs' elements are what :mod:`tvm_tilex.analysis.coverage` proves of
-m * V elements, behind the head, and ::
+programs know at run time only; m = floor(N / V) - 1 packs follow. Obligations: the packs' elements
+are what :mod:`tvm_tilex.analysis.coverage` proves of m * V elements; for each of the V values of
+head, ::
 
+    (k, v) -> V * k + v + head                  is a bijection onto [head, head + m * V)
     j -> j            of [0, head)              is a bijection onto [0, head)
     j -> j + m * V    of [head, N - m * V)      is a bijection onto [head + m * V, N)
 
-with j < W the worker, and with slots behind those of the packs. The three parts make [0, N).
+with j < W the worker, in a slot behind those of the packs. The three parts make [0, N).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tvm_tilex.layout import (
     verify_inverse,
 )
 from tvm_tilex.layout.verdict import Verdict, proven, unknown
-from tvm_tilex.plan.resources import peels, stripe_length
+from tvm_tilex.plan.resources import peeled_packs, peels, stripe_length
 
 __all__ = ["PeeledParts", "peeled_parts", "prove_peeled_coverage"]
 
@@ -48,9 +49,9 @@ class PeeledParts(NamedTuple):
 
 def peeled_parts(count: int, lane_elements: int) -> Iterator[PeeledParts]:
     """The parts of a row of ``count`` elements for each head."""
+    whole = peeled_packs(count, lane_elements)
+    packed = whole * lane_elements
     for head in range(lane_elements):
-        whole = (count - head) // lane_elements
-        packed = whole * lane_elements
         packs = index_map(
             IndexSet((Axis("k", whole), Axis("v", lane_elements))),
             IndexSet((Axis("e", packed, head),)),
@@ -82,26 +83,34 @@ def prove_peeled_coverage(count: int, workers: int, lane_elements: int) -> Verdi
     """
     if not peels(count, lane_elements):
         return prove_coverage(count, workers, lane_elements)
+    packed = peeled_packs(count, lane_elements) * lane_elements
+    covered = prove_coverage(packed, workers, lane_elements)
+    if not covered.proven:
+        return covered
     slots = stripe_length(count, workers, lane_elements, peeled=True)
+    if stripe_length(packed, workers, lane_elements) > slots - 1:
+        return unknown(f"{slots} slots do not hold the packs and an element beside them")
     for parts in peeled_parts(count, lane_elements):
-        size = sum(part.codomain.box_size or 0 for part in (parts.packs, *parts.beside))
-        if size != count:
-            return unknown(f"the parts of a row of {count} elements have {size}")
-        for part in (parts.packs, *parts.beside):
-            require_proven(part, BIJECTION, budget=0)
-        packed = parts.packs.codomain.box_size or 0
-        covered = prove_coverage(packed, workers, lane_elements)
-        if not covered.proven:
-            return covered
-        if stripe_length(packed, workers, lane_elements) > slots - 1:
-            return unknown(f"{slots} slots do not hold the packs and an element beside them")
-        for part in parts.beside:
-            inverse = verify_inverse(part, _inverse(part), 0)
-            if not inverse.proven:
-                return unknown(f"the owner of an element is not proved: {inverse.reason}")
-            owners = index_map(part.domain, IndexSet((Axis("worker", workers),)), lambda j: j)
-            require_proven(owners, (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY), budget=0)
+        verdict = _prove_parts(parts, count, workers)
+        if not verdict.proven:
+            return verdict
     return proven(f"each of {count} elements has one owner among {workers} and one slot")
+
+
+def _prove_parts(parts: PeeledParts, count: int, workers: int) -> Verdict:
+    every = (parts.packs, *parts.beside)
+    size = sum(part.codomain.box_size or 0 for part in every)
+    if size != count:
+        return unknown(f"the parts of a row of {count} elements have {size}")
+    for part in every:
+        require_proven(part, BIJECTION, budget=0)
+    for part in parts.beside:
+        inverse = verify_inverse(part, _inverse(part), 0)
+        if not inverse.proven:
+            return unknown(f"the owner of an element is not proved: {inverse.reason}")
+        owners = index_map(part.domain, IndexSet((Axis("worker", workers),)), lambda j: j)
+        require_proven(owners, (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY), budget=0)
+    return proven(f"the parts with {parts.head} elements before the packs")
 
 
 def _inverse(part: LayoutMap) -> LayoutMap:

@@ -23,9 +23,9 @@ __all__ = ["MAX_GRID", "enumerate_shapes", "rejection", "replays"]
 MAX_SUBGROUPS = 32
 MAX_AUTOMATIC_PACKING = 8
 # Widths worth a whole cluster; between them the last chunk only changes its length.
-CLUSTER_SUBGROUPS = (8, 16, 32)
+CLUSTER_SUBGROUPS = (4, 8, 16, 32)
 # Fewer elements a threadgroup are not worth a cluster.
-CLUSTER_ELEMENTS = 8192
+CLUSTER_ELEMENTS = 4096
 # Shorter rows and stripes are better off in registers, and so is what no vector moves.
 STAGED_ELEMENTS, STAGED_BYTES = 4096, 16
 STAGED_SCALARS = 16
@@ -279,7 +279,7 @@ def _sharing_problem(shape: MapShape, target: TargetFacts) -> str | None:
 def _peeling_problem(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> str | None:
     if not shape.peeled:
         return None
-    width, beside = shape.lane_elements, 2 * shape.lane_elements - 2
+    width, beside = shape.lane_elements, 2 * shape.lane_elements - 1
     if width == 1 or width > facts.peeled_width:
         known = f"at most {facts.peeled_width}" if facts.peeled_width > 1 else "none"
         return f"V={width} from a row's first aligned element: {known} where it is known"

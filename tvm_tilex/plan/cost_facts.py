@@ -26,7 +26,8 @@ class CostFacts:
     ``late_reads`` counts what it loads after its first reduction. ``exchanges`` counts how often
     the SIMD groups of a program, if it has several, tell each other their partial results: once a
     reduction, or once for a maximum and the sum that is rescaled by it. ``peeled`` says that packs
-    begin at a row's first aligned element, and what stands beside them moves alone.
+    begin at a row's first aligned element, so that what stands beside them moves alone and
+    ``shifted_reads`` elements, those that every program reads, are put together from two vectors.
     """
 
     subgroups: int
@@ -57,3 +58,4 @@ class CostFacts:
     exchanges: int = 0
     programs_per_subgroup: int = 1
     peeled: bool = False
+    shifted_reads: int = 0

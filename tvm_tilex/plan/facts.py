@@ -38,8 +38,8 @@ class ProgramFacts:
     ``reads_what_it_writes`` that some global buffer is both loaded and stored.
     ``index_limit`` is the largest value of the program's index type.
     ``reads`` and ``writes`` count global elements that a program loads and stores, ``bytes`` their
-    bytes, of which ``cached_bytes`` are the same for every program and ``repeated_bytes`` those of
-    rows that it has loaded before.
+    bytes, of which ``cached_bytes``, of ``common_reads`` elements, are the same for every program
+    and ``repeated_bytes`` those of rows that it has loaded before.
     ``vector_width`` is the most consecutive elements that can move as one vector: a power of two
     that divides every width and fits 16 bytes of the narrowest storage, at most 8.
     ``peeled_width`` is how many could where packs began at a row's first aligned element, 1 where
@@ -74,6 +74,7 @@ class ProgramFacts:
     late_reads: int = 0
     bytes: int = 0
     cached_bytes: int = 0
+    common_reads: int = 0
     repeated_bytes: int = 0
     rescaled: int = 0
     least_programs: int | None = None

@@ -48,11 +48,13 @@ class OccupancyCost:
     Microseconds: ``start`` of a group and ``start_per_warp``; ``barrier`` of an exchange between
     several SIMD groups and ``barrier_per_doubling`` of their number; ``cluster_start``,
     ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
-    ``late`` loads after the first reduction and ``late_access`` of a thread to them;
-    ``staging`` of a group and ``staging_per_element`` of a thread; ``launch`` between two groups.
+    ``beside``, the elements of a peeled row that no pack holds; ``late`` loads after the first
+    reduction and ``late_access`` of a thread to them; ``staging`` of a group and
+    ``staging_per_element`` of a thread; ``launch`` between two groups.
     ``launch_per_warp`` and ``cluster_barrier_per_warp`` are relative to theirs.
-    ``slots_per_round``, ``slots_per_instruction``, ``slots_per_access`` and
-    ``slots_per_collective`` are issue slots of a lane. ``knee`` is p - 1, ``mixing`` q - 1.
+    ``slots_per_round``, ``slots_per_instruction``, ``slots_per_access``, ``slots_per_shifted``
+    element and ``slots_per_collective`` are issue slots of a lane. ``knee`` is p - 1, ``mixing``
+    q - 1.
     Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
     vector width costs, ``depth`` what a doubling of a thread's accesses costs in bandwidth (rows
     are read in more pieces at a time), ``crowd`` what a multiprocessor full of threads costs in it,
@@ -81,6 +83,7 @@ class OccupancyCost:
     cluster_barrier: float = 0.358854
     cluster_barrier_per_warp: float = 0.0546729
     round: float = 0.00494726
+    beside: float = 0.1
     late: float = 0.249179
     late_access: float = 0.00752636
     access: float = 0.00549855
@@ -91,6 +94,7 @@ class OccupancyCost:
     slots_per_round: float = 0.974851
     slots_per_instruction: float = 0.300099
     slots_per_access: float = 0.658762
+    slots_per_shifted: float = 2.0
     slots_per_collective: float = 0.130413
     knee: float = 2.79935
     depth: float = 0.066643
@@ -149,6 +153,7 @@ class OccupancyCost:
             facts.rounds * threads * self.slots_per_round
             + facts.instructions * share * self.slots_per_instruction
             + accesses * share * self.slots_per_access
+            + facts.shifted_reads * share * self.slots_per_shifted
             + facts.reductions * threads * self.slots_per_collective
         )
 
@@ -162,6 +167,8 @@ class OccupancyCost:
         if facts.blocks_per_program > 1:
             barrier = self.cluster_barrier * (1 + self.cluster_barrier_per_warp * warps)
             found += self.cluster_start + facts.exchanges * barrier
+        if facts.peeled:
+            found += self.beside
         if facts.late_reads:
             late = facts.late_reads / facts.workers / facts.lane_elements
             found += self.late + self.late_access * late

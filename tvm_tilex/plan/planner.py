@@ -144,6 +144,7 @@ def cost_facts(
         write_slots=programs,
         programs_per_subgroup=sharing,
         peeled=peeled,
+        shifted_reads=facts.common_reads if peeled else 0,
     )
 
 

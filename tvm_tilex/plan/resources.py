@@ -4,8 +4,8 @@ W = lanes * S * C / R workers serve a program; a worker owns V consecutive eleme
 
 Rows of a width that V does not divide begin at addresses that no vector of V elements may begin at.
 Where they are *peeled*, the packs of V elements begin at each row's first aligned element; the
-elements before and after them, 2V - 2 at most, belong to one worker each (as vectorizing compilers
-peel loops for alignment).
+elements before and after them belong to one worker each (as vectorizing compilers peel loops for
+alignment). There are floor(N/V) - 1 packs wherever a row begins, and so N mod V + V such elements.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ __all__ = [
     "SCALAR_BYTES",
     "MapShape",
     "largest_coordinate",
+    "peeled_packs",
     "peels",
     "rounds",
     "shared_bytes",
@@ -69,16 +70,24 @@ class MapShape(NamedTuple):
 
 def peels(elements: int, lane_elements: int) -> bool:
     """Whether rows have a whole pack wherever they begin; shorter ones are not peeled."""
-    return elements >= 2 * lane_elements
+    return peeled_packs(elements, lane_elements) > 0
+
+
+def peeled_packs(elements: int, lane_elements: int) -> int:
+    """Whole packs of a peeled row, one less than fit.
+
+    So that 2V elements from the beginning of the last pack's block on are inside the row.
+    """
+    return elements // lane_elements - 1
 
 
 def stripe_length(elements: int, workers: int, lane_elements: int, *, peeled: bool = False) -> int:
     """The most elements one worker owns: floor(N/(W*V))*V + min(N mod (W*V), V).
 
-    Of a peeled row, ceil(floor(N/V)/W)*V + 1: its whole packs, and an element beside them.
+    Of a peeled row, ceil((floor(N/V) - 1) / W) * V + 1: its packs, and an element beside them.
     """
     if peeled and peels(elements, lane_elements):
-        return -(-(elements // lane_elements) // workers) * lane_elements + 1
+        return -(-peeled_packs(elements, lane_elements) // workers) * lane_elements + 1
     pack = workers * lane_elements
     return elements // pack * lane_elements + min(elements % pack, lane_elements)
 

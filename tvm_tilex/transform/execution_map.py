@@ -3,8 +3,8 @@
 A full chunk holds W * V elements; only the elements past the last full chunk carry a bound. The
 owner of e keeps it in slot chunk * V + v of its stripe.
 
-Packs of peeled rows begin behind the row's head (:mod:`tvm_tilex.transform.peeled_rows`): the last
-chunk's are whole ones or none, and the elements beside them have one owner each, in the last slot.
+Packs of peeled rows begin behind the row's head (:mod:`tvm_tilex.transform.peeled_rows`) and are as
+many wherever that is; the elements beside them have one owner each, in the last slot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_tilex.plan.group_plan import GroupPlan
-from tvm_tilex.plan.resources import peels, stripe_length
+from tvm_tilex.plan.resources import peeled_packs, peels, stripe_length
 from tvm_tilex.tirx.compat import tirx
 from tvm_tilex.transform.common import sequence, serial
 
@@ -120,10 +120,10 @@ class ExecutionMap:
         return sequence(*statements)
 
     def _full(self, count: int) -> int:
-        """Chunks that every worker owns a whole pack of, wherever the row begins."""
+        """Chunks that every worker owns a whole pack of."""
         elements = self.plan.lane_elements
-        least = count - elements + 1 if self.peels(count) else count
-        return least // elements // self.plan.workers
+        packs = peeled_packs(count, elements) if self.peels(count) else count // elements
+        return packs // self.plan.workers
 
     def unrolls(self, count: int, unroll: int = 1) -> bool:
         """Whether :meth:`visit` of ``count`` elements leaves no loop over chunks at run time."""
@@ -184,17 +184,16 @@ class ExecutionMap:
         return replace(pack, condition=self._first(chunk, None) < bound)
 
     def _rest_of_peeled(self, count: int, full: int) -> Iterator[Pack]:
-        """The last whole pack, which a worker may own, and the elements beside all packs."""
-        elements, workers, head = self.plan.lane_elements, self.plan.workers, self.head
-        width = self.integer(elements)
-        packed = tirx.floordiv(self.integer(count) - head, width) * width
-        chunk = self.integer(full)
-        most = count // elements
-        if most > full * workers:
-            owned = self._first(chunk, head) < head + packed
-            yield replace(self._pack(chunk, head), condition=owned)
-        beside = tirx.Select(self.worker < head, self.worker, self.worker + packed)
-        chunks = -(-most // workers)
-        slot = self.integer(chunks * elements)
-        owned = self.worker < self.integer(count) - packed
-        yield Pack(self.integer(chunks), beside, slot, None, owned, None, 1, self.hint_unroll)
+        """The last pack, which a worker may own, and the element beside all packs."""
+        elements, workers = self.plan.lane_elements, self.plan.workers
+        packs = peeled_packs(count, elements)
+        left = packs - full * workers
+        if left:
+            owned = self.worker < self.integer(left)
+            yield replace(self._pack(self.integer(full), self.head), condition=owned)
+        behind = self.worker + self.integer(packs * elements)
+        beside = tirx.Select(self.worker < self.head, self.worker, behind)
+        chunks = self.integer(-(-packs // workers))
+        owned = self.worker < self.integer(count - packs * elements)
+        slot = chunks * self.integer(elements)
+        yield Pack(chunks, beside, slot, None, owned, None, 1, self.hint_unroll)

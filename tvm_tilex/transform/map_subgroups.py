@@ -26,9 +26,10 @@ be reached by the whole threadgroup. So do the R > 1 programs that share a SIMD 
 because all of its lanes must reach each shuffle.
 
 With C > 1 threadgroups a program, a cluster, w counts the workers of all of them, every threadgroup
-gets the partials of all, and the cluster's barrier takes the place of the threadgroup's. A first
-barrier, entered at the start and waited for before the first exchange, makes sure that all have
-started.
+gets the partials of all, and a mailbox takes the place of the barrier: each SIMD group sends its
+partial to every threadgroup, whose mailbox says when all have come
+(:mod:`tvm_tilex.transform.exchange`). A barrier of the cluster, entered at the start and waited for
+before the first exchange, makes sure that all mailboxes are prepared.
 
 Reads ``tilex.plan``; admits the function again and compares the plan with its facts, so that a
 stale plan is refused; proves that every element has one owner and one slot, and every place of

@@ -1,7 +1,7 @@
 """Packs that begin at a row's first aligned element, and how vectors reach what they touch.
 
 Element e of program p stands ``pitch * p + offset + e`` elements behind a tensor's base. With V
-elements a pack and m = floor((N - head) / V) whole packs in a row of N::
+elements a pack and m = floor(N / V) - 1 packs in a row of N::
 
     head = V * ceil((pitch * p + offset) / V) - (pitch * p + offset)     # 0 <= head < V
     worker w owns, in chunk c, the pack of elements head + (W * c + w) * V + v
@@ -10,7 +10,8 @@ elements a pack and m = floor((N - head) / V) whole packs in a row of N::
 A tensor whose rows agree with pitch and offset modulo V is reached by whole vectors: the sum
 ``pitch * p + offset + head`` is a multiple of V. One that begins at its base for every program, as
 weights do, is *shifted*: its vectors begin head elements before what a pack wants, so that two
-neighbouring ones hold it.
+neighbouring ones hold it. The second one of pack k ends at element V * k + 2V at most, which is
+inside the row for k < m.
 """
 
 from __future__ import annotations

@@ -27,12 +27,9 @@ A load of 16 bytes that says how the caches should treat it is a call too
 Packs of peeled rows begin at a row's first aligned element (:mod:`.peeled_rows`). What begins
 elsewhere there, such as weights, is put together from two neighbouring vectors::
 
-    if first + 2 * L <= N:
-        tilex_load_kept_16(&weight_blocks[0], &weight[first])
-        tilex_load_kept_16(&weight_blocks[L], &weight[first + L])
-        tilex_shifted_16(&weight_pack[part * L], &weight_blocks[0], shift)
-    else:                                       # the second one would end behind the memory
-        for lane in range(L): weight_pack[part * L + lane] = weight[first + shift + lane]
+    tilex_load_kept_16(&weight_blocks[0], &weight[first])
+    tilex_load_kept_16(&weight_blocks[L], &weight[first + L])
+    tilex_shifted_16(&weight_pack[part * L], &weight_blocks[0], shift)
 
 No copy begins before what the thread itself may have stored there: memory that the function stores
 to is loaded instead. Whoever emits the reads waits for the copies (:meth:`copies_pending`).
@@ -253,12 +250,17 @@ class VectorAccess:
     def _fetch_shifted(
         self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any], call: Any
     ) -> list[Any]:
-        """Put each vector together from the two blocks that hold it, if both are in the memory."""
+        """Put each vector together from the two blocks that hold it."""
         assert self.rows is not None
         memory, lanes = load.source, self._lanes(pack, load.source)
         self._align(memory, _HINTED_BYTES)
         dtype = str(pack.element.ty.dtype)
-        width, shift = tirx.IntImm(dtype, lanes), self.rows.shift(lanes)
+        zero, width, shift = (
+            tirx.IntImm(dtype, 0),
+            tirx.IntImm(dtype, lanes),
+            self.rows.shift(lanes),
+        )
+        size = shift * tirx.IntImm(dtype, element_bytes(memory))
         found: list[Any] = []
         for part in range(0, pack.width, lanes):
             at = tirx.IntImm(dtype, part)
@@ -270,21 +272,11 @@ class VectorAccess:
                 scope="local",
                 layout=None,
             )
-            zero = tirx.IntImm(dtype, 0)
-            loaded = [
+            loads = [
                 self._block(blocks, to, memory, first + to, lanes, call) for to in (zero, width)
             ]
-            size = shift * tirx.IntImm(dtype, element_bytes(memory))
             moved = tirx.Evaluate(shifted(buffer[tuple(slots(at))], blocks[zero], size))
-            lane = tirx.Var("lane", dtype)
-            element = memory[_at(load.indices[0], pack, at + lane)]
-            single = tirx.BufferStore(buffer, element, slots(at + lane))
-            inside = first + width + width <= memory.ty.shape[0]
-            apart = serial(lane, lanes, single, annotations={"pragma_unroll": True})
-            found += [
-                tirx.AllocBuffer(blocks),
-                tirx.IfThenElse(inside, sequence(*loaded, moved), apart),
-            ]
+            found += [tirx.AllocBuffer(blocks), *loads, moved]
         return found
 
     @staticmethod
