@@ -61,6 +61,9 @@ ESTIMATES = {
     "released": 0.02,
     "depth": 0.01,
     "crowd": 0.1,
+    "latency_crowd": 0.03,
+    "beside": 0.1,
+    "slots_per_shifted": 2,
     "late": 0.1,
     "late_access": 0.02,
 }

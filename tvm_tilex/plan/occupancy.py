@@ -9,12 +9,12 @@ bandwidth, i of its issue slots and l of its launches. A group then leaves every
 
 microseconds: the first term where latency is the limit, the second where a resource is (the
 asymptotes of a closed queueing network; p and q say how sharp the knees are). The SIMD groups of a
-group overlap their own transfers, so that s and i are no part of what one group waits for; s grows
-with the threads that are resident, whose requests meet in the caches and at the memory. A partly
-filled last wave adds its share.
+group overlap their own transfers, so that s and i are no part of what one group waits for; s and L
+grow with the threads that are resident, whose requests meet in the caches and at the memory. A
+partly filled last wave adds its share.
 
-The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 2,796 measured kernels of
-six operators, eight shapes and two storage types on one H200 (``configs/measurements``).
+The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 4,556 measured kernels of
+six operators, ten shapes and two storage types on one H200 (``configs/measurements``).
 """
 
 from __future__ import annotations
@@ -57,55 +57,57 @@ class OccupancyCost:
     q - 1.
     Relative: ``tail`` is the weight of a partial last wave, ``vector`` what another than the full
     vector width costs, ``depth`` what a doubling of a thread's accesses costs in bandwidth (rows
-    are read in more pieces at a time), ``crowd`` what a multiprocessor full of threads costs in it,
+    are read in more pieces at a time), ``crowd`` what a multiprocessor full of threads costs in it
+    and ``latency_crowd`` in latency,
     ``packed`` a doubling of Q for each doubling of a thread's accesses, ``cluster`` and ``staged``
     what those plans cost besides; ``released`` what plans gain whose rows the caches let go at
     their last reading.
     """
 
-    bandwidth: float = 83032.0
+    bandwidth: float = 72193.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    repeated: float = 0.0917885
-    repeated_depth: float = 0.0483789
-    cached: float = 0.0688197
-    registers: float = 13.0396
-    registers_per_scalar: float = 0.749461
-    registers_per_move: float = 0.1731
-    start: float = 0.123726
-    start_per_warp: float = 0.0241595
-    barrier: float = 0.063101
-    barrier_per_doubling: float = 0.0209459
-    cluster_start: float = 1.08986
-    cluster_barrier: float = 0.358854
-    cluster_barrier_per_warp: float = 0.0546729
-    round: float = 0.00494726
-    beside: float = 0.1
-    late: float = 0.249179
-    late_access: float = 0.00752636
-    access: float = 0.00549855
-    staging: float = 0.249312
-    staging_per_element: float = 0.00543666
-    launch: float = 0.0237789
-    launch_per_warp: float = 0.331243
-    slots_per_round: float = 0.974851
-    slots_per_instruction: float = 0.300099
-    slots_per_access: float = 0.658762
-    slots_per_shifted: float = 2.0
-    slots_per_collective: float = 0.130413
-    knee: float = 2.79935
-    depth: float = 0.066643
-    crowd: float = 0.224038
-    mixing: float = 3.44958
-    tail: float = 0.0597251
-    vector: float = 0.376241
-    packed: float = 0.00514061
-    cluster: float = 0.0889931
-    released: float = 0.0108053
-    staged: float = 0.00243982
+    repeated: float = 0.0716409
+    repeated_depth: float = 0.0694855
+    cached: float = 0.16907
+    registers: float = 21.3149
+    registers_per_scalar: float = 0.561701
+    registers_per_move: float = 0.132367
+    start: float = 0.0935634
+    start_per_warp: float = 0.0293928
+    barrier: float = 0.0183534
+    barrier_per_doubling: float = 0.00790357
+    cluster_start: float = 0.224669
+    cluster_barrier: float = 0.124778
+    cluster_barrier_per_warp: float = 0.0539036
+    round: float = 0.00185407
+    beside: float = 0.468443
+    late: float = 0.154241
+    late_access: float = 0.0156595
+    access: float = 0.00411812
+    staging: float = 0.0588702
+    staging_per_element: float = 0.00261947
+    launch: float = 0.0407241
+    launch_per_warp: float = 0.175256
+    slots_per_round: float = 0.199749
+    slots_per_instruction: float = 0.187459
+    slots_per_access: float = 0.130746
+    slots_per_shifted: float = 4.3545
+    slots_per_collective: float = 0.226335
+    knee: float = 0.730322
+    depth: float = 0.0845598
+    latency_crowd: float = 0.0358121
+    crowd: float = 0.128473
+    mixing: float = 12.5674
+    tail: float = 0.0826114
+    vector: float = 0.0332533
+    packed: float = 0.00527183
+    cluster: float = 0.0059442
+    released: float = 0.00502338
+    staged: float = 0.00545074
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -119,12 +121,14 @@ class OccupancyCost:
         again = self.repeated * (1 + self.repeated_depth * doublings)
         distinct -= facts.repeated_bytes * (1 - again)
         streams = 1 + self.depth * doublings
-        streams *= 1 + self.crowd * resident * threads / self.resident_threads
+        crowd = resident * threads / self.resident_threads
+        streams *= 1 + self.crowd * crowd
         memory = distinct * share / self.bandwidth * streams
         issue = self._slots(facts, threads, share) / _LANES / _CLOCK
         launch = self.launch * (1 + self.launch_per_warp * warps)
         busiest = _norm(1 + self.mixing, memory, issue, launch)
-        waiting = self._latency(facts, warps) / resident
+        latency = self._latency(facts, warps) * (1 + self.latency_crowd * crowd)
+        waiting = latency / resident
         period = _norm(1 + self.knee, waiting, busiest)
         waves = facts.physical_groups / (self.multiprocessors * resident)
         partial = math.ceil(waves) / waves - 1

@@ -1,7 +1,7 @@
 """Exhaustive search over the legal candidates.
 
-On 1024 threads there are at most 39 automatic ones, of regular groups at most 176: 38 of S and Q,
-each with two V, those with Q = 1 staged or not, and 9 clusters so. Rows that may be peeled have a
+On 1024 threads there are at most 39 automatic ones, of regular groups at most 144: 38 of S and Q,
+each with two V, those with Q = 1 staged or not, and 12 clusters so. Rows that may be peeled have a
 third V, but only powers of two S.
 """
 
