@@ -41,6 +41,7 @@ KEPT = (
     ("preserve", "register", False),
     ("preserve", "register", True),
     ("loaded", "register", False),
+    ("loaded", "register", True),
     ("recompute", "register", False),
     ("preserve", "shared", False),
     ("preserve", "shared", True),
@@ -68,7 +69,7 @@ def _grid(columns: int, elements: int, *, peeled: bool) -> list[tuple]:
             scalars = columns / (32 * subgroups * blocks)
             if not 0.9 * elements <= scalars:
                 continue
-            packings = {1: (2, 4, 8), 2: (1, 2, 4), 4: (1, 2)}.get(subgroups, (1,))
+            packings = {1: (1, 2, 4, 8), 2: (1, 2, 4), 4: (1, 2)}.get(subgroups, (1,))
             for packed in packings if blocks == 1 else (1,):
                 for kept, where, early in KEPT:
                     if where == "shared" and (packed > 1 or columns < 4096 or peeled):

@@ -58,6 +58,7 @@ ESTIMATES = {
     "packed": 0.02,
     "cluster": 0.03,
     "staged": 0.01,
+    "spilled": 1.0,
     "released": 0.02,
     "depth": 0.01,
     "crowd": 0.1,

@@ -36,9 +36,6 @@ class Plan:
 
 _SEEN: list[CostFacts] = []
 _REFUSED: list[Cell] = []
-# Spilled bytes of kernels whose chunk loop was unrolled whole, which the compiler does no more:
-# the records have none between 32 and 280.
-_UNROLLED_WHOLE = 128
 
 
 def _record(facts: CostFacts) -> float:
@@ -56,9 +53,6 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
         record = json.loads(Path(path).read_text())
         for row in record["rows"]:
             if "us" not in row or row.get("S") is None:
-                continue
-            if (row.get("spill_bytes") or 0) >= _UNROLLED_WHOLE:
-                _REFUSED.append((row["operator"], *row["shape"], record["dtype"]))
                 continue
             cell = (row["operator"], *row["shape"], record["dtype"])
             sharing = row.get("R") or 1  # absent where programs had whole SIMD groups
@@ -85,7 +79,7 @@ def read_plans(paths: Iterable[str | Path]) -> dict[Cell, list[Plan]]:
 
 
 def refused() -> int:
-    """How many recorded plans are left out: not accepted now, or measured in another text."""
+    """How many recorded plans are left out: those that are not accepted now."""
     return len(_REFUSED)
 
 

@@ -1,5 +1,6 @@
 """e = (W * chunk + w) * V + v: one owner and one slot for every element, proved and enumerated."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -7,6 +8,7 @@ from packing_runs import compiled
 
 from tvm_tilex import layout
 from tvm_tilex.analysis.coverage import element_maps, prove_coverage, slot_maps
+from tvm_tilex.analysis.peeling import peeled_parts, prove_peeled_coverage
 from tvm_tilex.errors import ProofError
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.resources import stripe_length
@@ -39,11 +41,13 @@ def plan_of(lanes: int, subgroups: int, elements: int) -> GroupPlan:
     )
 
 
-def owned_by(worker: int, plan: GroupPlan, count: int, unroll: int) -> list[tuple[int, int]]:
+def owned_by(
+    worker: int, plan: GroupPlan, count: int, unroll: int, head: int = 0
+) -> list[tuple[int, int]]:
     """(element, slot) in execution order, from running the emitted statements for one worker."""
     variable = tirx.Var("w", "int32")
     log = tirx.decl_buffer((count + 1,), "int32", "log")
-    execution = ExecutionMap(plan, variable, "int32")
+    execution = ExecutionMap(plan, variable, "int32", head=tirx.IntImm("int32", head))
     statement = execution.visit(
         count,
         lambda pack: pack.within(pack.each(tirx.BufferStore(log, pack.slot, [pack.element]))),
@@ -131,6 +135,51 @@ def test_coverage_is_proved_by_rules_and_agrees_with_enumeration(elements):
 def test_rows_beyond_enumeration_are_proved_too():
     for count in (50_257, 131_072, 2**31 - 1):
         assert prove_coverage(count, 1024, 8).proven
+        assert prove_peeled_coverage(count, 1024, 8).proven
+
+
+@pytest.mark.parametrize("elements", [2, 4, 8])
+@pytest.mark.parametrize(("lanes", "subgroups"), [(8, 2), (4, 4)])
+def test_peeled_rows_are_visited_once_wherever_they_begin(lanes, subgroups, elements):
+    """Counts around one pack, one chunk and several; a row too short for a pack is not peeled."""
+    plan = dataclasses.replace(plan_of(lanes, subgroups, elements), peeled=True)
+    chunk = plan.workers * elements
+    wide = (2 * elements, 2 * elements + 1, chunk - 1, chunk + elements, 2 * chunk + 3)
+    for count, head in itertools.product((2 * elements - 1, *wide), range(elements)):
+        longest = stripe_length(count, plan.workers, elements, peeled=True)
+        everything: list[int] = []
+        for worker in range(plan.workers):
+            owned = owned_by(worker, plan, count, unroll=1, head=head)
+            slots = [slot for _, slot in owned]
+            assert len(set(slots)) == len(slots)
+            assert all(slot < longest for slot in slots)
+            everything += [element for element, _ in owned]
+        assert sorted(everything) == list(range(count))
+        unrolled = [owned_by(w, plan, count, 2, head) for w in range(plan.workers)]
+        assert unrolled == [owned_by(w, plan, count, 1, head) for w in range(plan.workers)]
+
+
+@pytest.mark.parametrize("elements", [2, 4, 8])
+def test_peeled_parts_make_the_row_and_begin_aligned(elements):
+    for count in (2 * elements, 63, 257, 262):
+        heads = []
+        for parts in peeled_parts(count, elements):
+            heads.append(parts.head)
+            points = [p for m in (parts.packs, *parts.beside) for p in m.domain.points()]
+            maps = [m for m in (parts.packs, *parts.beside) for _ in m.domain.points()]
+            seen = [m.apply(*point) for m, point in zip(maps, points, strict=True)]
+            assert sorted(seen) == list(range(count))
+            begins = [parts.packs.apply(k, 0) for k in range(count // elements - 1)]
+            assert all((begin - parts.head) % elements == 0 for begin in begins)
+            last = begins[-1] - parts.head + 2 * elements  # the end of its second block
+            assert last <= count
+        assert heads == list(range(elements))
+
+
+def test_too_few_workers_own_no_peeled_row():
+    with pytest.raises(ProofError):
+        prove_peeled_coverage(4095, 8, 8)
+    assert prove_peeled_coverage(15, 8, 8).proven  # not peeled
 
 
 def test_a_map_that_overlaps_is_refused():

@@ -13,7 +13,7 @@ group overlap their own transfers, so that s and i are no part of what one group
 grow with the threads that are resident, whose requests meet in the caches and at the memory. A
 partly filled last wave adds its share.
 
-The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 4,556 measured kernels of
+The coefficients are the fit of ``scripts/benchmark/fit_cuda_cost.py`` to 4,906 measured kernels of
 six operators, ten shapes and two storage types on one H200 (``configs/measurements``).
 """
 
@@ -61,53 +61,55 @@ class OccupancyCost:
     and ``latency_crowd`` in latency,
     ``packed`` a doubling of Q for each doubling of a thread's accesses, ``cluster`` and ``staged``
     what those plans cost besides; ``released`` what plans gain whose rows the caches let go at
-    their last reading.
+    their last reading; ``spilled`` what registers that a thread cannot have cost, as parts of those
+    that it has.
     """
 
-    bandwidth: float = 72193.0
+    bandwidth: float = 19181.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    repeated: float = 0.0716409
-    repeated_depth: float = 0.0694855
-    cached: float = 0.16907
-    registers: float = 21.3149
-    registers_per_scalar: float = 0.561701
-    registers_per_move: float = 0.132367
-    start: float = 0.0935634
-    start_per_warp: float = 0.0293928
-    barrier: float = 0.0183534
-    barrier_per_doubling: float = 0.00790357
-    cluster_start: float = 0.224669
-    cluster_barrier: float = 0.124778
-    cluster_barrier_per_warp: float = 0.0539036
-    round: float = 0.00185407
-    beside: float = 0.468443
-    late: float = 0.154241
-    late_access: float = 0.0156595
-    access: float = 0.00411812
-    staging: float = 0.0588702
-    staging_per_element: float = 0.00261947
-    launch: float = 0.0407241
-    launch_per_warp: float = 0.175256
-    slots_per_round: float = 0.199749
-    slots_per_instruction: float = 0.187459
-    slots_per_access: float = 0.130746
-    slots_per_shifted: float = 4.3545
-    slots_per_collective: float = 0.226335
-    knee: float = 0.730322
-    depth: float = 0.0845598
-    latency_crowd: float = 0.0358121
-    crowd: float = 0.128473
-    mixing: float = 12.5674
-    tail: float = 0.0826114
-    vector: float = 0.0332533
-    packed: float = 0.00527183
-    cluster: float = 0.0059442
-    released: float = 0.00502338
-    staged: float = 0.00545074
+    repeated: float = 0.0693526
+    repeated_depth: float = 0.0678501
+    cached: float = 0.0959239
+    registers: float = 28.9371
+    registers_per_scalar: float = 1.51217
+    registers_per_move: float = 0.415853
+    start: float = 0.194311
+    start_per_warp: float = 0.0184467
+    barrier: float = 0.134137
+    barrier_per_doubling: float = 0.0879086
+    cluster_start: float = 0.468846
+    cluster_barrier: float = 0.446693
+    cluster_barrier_per_warp: float = 0.0998252
+    round: float = 0.00188229
+    beside: float = 0.517255
+    late: float = 0.0878715
+    late_access: float = 0.0428765
+    access: float = 0.00593565
+    staging: float = 0.0729034
+    staging_per_element: float = 0.00216717
+    launch: float = 0.138847
+    launch_per_warp: float = 0.42528
+    slots_per_round: float = 0.208539
+    slots_per_instruction: float = 0.400573
+    slots_per_access: float = 0.103919
+    slots_per_shifted: float = 1.54878
+    slots_per_collective: float = 0.262886
+    knee: float = 1.81427
+    depth: float = 0.0902984
+    latency_crowd: float = 0.0917898
+    crowd: float = 0.370655
+    mixing: float = 13.4653
+    tail: float = 0.236908
+    vector: float = 0.0207935
+    packed: float = 0.0053828
+    cluster: float = 0.00649046
+    released: float = 0.00468484
+    spilled: float = 0.173496
+    staged: float = 0.00248489
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -132,15 +134,24 @@ class OccupancyCost:
         period = _norm(1 + self.knee, waiting, busiest)
         waves = facts.physical_groups / (self.multiprocessors * resident)
         partial = math.ceil(waves) / waves - 1
-        return period / share * (1 + self.tail * partial) * self._relative(facts)
+        missing = max(self._estimated(facts) / self._most(threads) - 1, 0.0)
+        spilling = 1 + self.spilled * missing
+        return period / share * (1 + self.tail * partial) * spilling * self._relative(facts)
 
-    def _resident(self, facts: CostFacts, threads: int) -> float:
-        most = min(255.0, self.resident_registers / threads)
+    def _estimated(self, facts: CostFacts) -> float:
+        """Registers that a thread would take."""
         estimated = self.registers + self.registers_per_scalar * facts.stripe_scalars
         if _unrolled(facts):
             moved = (facts.reads + facts.writes) / facts.workers
             estimated += self.registers_per_move * moved
-        estimated = min(max(estimated, 16.0), most)
+        return estimated
+
+    def _most(self, threads: int) -> float:
+        """Registers that it can have."""
+        return min(255.0, self.resident_registers / threads)
+
+    def _resident(self, facts: CostFacts, threads: int) -> float:
+        estimated = min(max(self._estimated(facts), 16.0), self._most(threads))
         registers = math.ceil(estimated / _REGISTER_STEP) * _REGISTER_STEP
         by_threads = self.resident_threads // threads
         by_registers = self.resident_registers // (threads * registers)
