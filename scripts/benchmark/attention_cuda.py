@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from cuda_measuring import compile_source, conditions, group_record, launcher, timed
+from record_argument import record_file
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -99,7 +100,7 @@ def matmul_rate(dtype):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("artifacts")
+    parser.add_argument("artifacts", type=record_file)
     parser.add_argument("results")
     parser.add_argument("--limit", type=int, default=0, help="measure only the first rows")
     options = parser.parse_args()

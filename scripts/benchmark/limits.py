@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from record_argument import record_file
+
 METRICS = {
     "us": "gpu__time_duration.sum",
     "memory_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -76,7 +78,7 @@ def profiled(path, entries):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("artifacts")
+    parser.add_argument("artifacts", type=record_file)
     parser.add_argument("results", nargs="?")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

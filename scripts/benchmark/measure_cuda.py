@@ -24,12 +24,13 @@ from cuda_measuring import (
     set_count,
     timed,
 )
+from record_argument import record_file
 from row_operators import LIMITS, OPERATORS, relative_error
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("artifacts")
+    parser.add_argument("artifacts", type=record_file)
     parser.add_argument("results")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()

@@ -30,6 +30,7 @@ from cuda_measuring import (
     set_count,
     timed,
 )
+from record_argument import record_file
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PEERS = {
@@ -91,7 +92,7 @@ def tau(pairs):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("artifacts")
+    parser.add_argument("artifacts", type=record_file)
     parser.add_argument("results")
     options = parser.parse_args()
     rows = json.loads(Path(options.artifacts).read_text())["rows"]

@@ -19,6 +19,7 @@ import json
 import sys
 from pathlib import Path
 
+from record_argument import record_file
 from row_operators import DTYPES, LIMITS, OPERATORS, SHAPES, relative_error
 
 SCHEMA = 1
@@ -36,8 +37,12 @@ def options(arguments=None):
     }
     known = {"dtypes": list(DTYPES), "implementations": list(NAMES), "operators": list(OPERATORS)}
     parser.add_argument("results", nargs="?", help="JSON file to write")
-    parser.add_argument("--artifacts", nargs="+", help="files of export_cuda_artifacts.py")
-    parser.add_argument("--draw", nargs="+", metavar="RESULTS", help="only draw recorded results")
+    parser.add_argument(
+        "--artifacts", nargs="+", type=record_file, help="files of export_cuda_artifacts.py"
+    )
+    parser.add_argument(
+        "--draw", nargs="+", type=record_file, metavar="RESULTS", help="only draw recorded results"
+    )
     parser.add_argument("--picture", help="picture to write (default: beside the results, .png)")
     parser.add_argument("--repeats", type=int, default=7, help="graph replays to take a median of")
     for name, default in listed.items():

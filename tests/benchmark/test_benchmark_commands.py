@@ -1,5 +1,7 @@
 """What the benchmarks' commands refuse, in one line and with status 2."""
 
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -23,3 +25,25 @@ def test_a_wrong_name_ends_the_command(command, script, tmp_path):
     found = CliRunner().invoke(script(name).main, given)
     assert found.exit_code == 2 and WRONG[command] in found.output
     assert "Traceback" not in found.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("attention_cuda", "nowhere.json", "out.json"),
+        ("limits", "nowhere.json", "out.json"),
+        ("measure_cuda", "nowhere.json", "out.json"),
+        ("measure_cuda_groups", "nowhere.json", "out.json"),
+        ("peers", "out.json", "--artifacts", "nowhere.json"),
+        ("peers", "--draw", "nowhere.json"),
+    ],
+    ids=" ".join,
+)
+def test_a_missing_record_ends_a_command_of_the_gpu_machine(command, script, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    name, *arguments = command
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        script(name).main()
+    assert ended.value.code == 2
+    assert "'nowhere.json' does not exist" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_a_report_of_ptxas(script):
     ("arguments", "text"),
     [
         ([], "either a file to write or --draw"),
-        (["a.json", "--draw", "b.json"], "either a file to write or --draw"),
+        (["a.json", "--draw", __file__], "either a file to write or --draw"),
         (["a.json", "--operators", "argmax"], "invalid choice"),
         (["a.json", "--dtypes", "float8"], "invalid choice"),
         (["a.json", "--implementations", "cudnn"], "invalid choice"),
