@@ -279,10 +279,14 @@ def _sharing_problem(shape: MapShape, target: TargetFacts) -> str | None:
 def _peeling_problem(shape: MapShape, facts: ProgramFacts, target: TargetFacts) -> str | None:
     if not shape.peeled:
         return None
+    if facts.peeled_width == 1:
+        return (
+            "reduction_peeled_rows: every row begins aligned, is shorter than two vectors, or is not "
+            "known to begin like the others"
+        )
     width, beside = shape.lane_elements, 2 * shape.lane_elements - 1
-    if width == 1 or width > facts.peeled_width:
-        known = f"at most {facts.peeled_width}" if facts.peeled_width > 1 else "none"
-        return f"V={width} from a row's first aligned element: {known} where it is known"
+    if not 1 < width <= facts.peeled_width:
+        return f"V={width} from a row's first aligned element: it is 2 to {facts.peeled_width} here"
     workers = shape.workers(target.lanes)
     if workers < beside:
         return f"{workers} workers do not own {beside} elements beside a row's packs one by one"
