@@ -281,8 +281,8 @@ def _peeling_problem(shape: MapShape, facts: ProgramFacts, target: TargetFacts) 
         return None
     if facts.peeled_width == 1:
         return (
-            "reduction_peeled_rows: every row begins aligned, is shorter than two vectors, or is not "
-            "known to begin like the others"
+            "reduction_peeled_rows: every row begins aligned, is shorter than two vectors, or is "
+            "not known to begin like the others"
         )
     width, beside = shape.lane_elements, 2 * shape.lane_elements - 1
     if not 1 < width <= facts.peeled_width:
