@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 
 import click
@@ -33,6 +34,8 @@ SHAPES = (
     (512, 131072),
     (8191, 4095),
 )
+# Beside them in the policy's records: a vocabulary, and a narrow one, both odd.
+ODD_SHAPES = ((16384, 1023), (1024, 50257))
 AUTOMATIC = (0, 0, 0, 0, None, None, None, 0, None)
 
 
@@ -53,9 +56,9 @@ KEPT = (
 def grid(columns: int, item_bytes: int) -> list[tuple]:
     """(threads, Q, V, C, what is kept, where, early, R, peeled) worth measuring for a width."""
     widest = 16 // item_bytes
-    if columns % widest == 0:
-        return _grid(columns, widest, peeled=False)
-    return _grid(columns, 1, peeled=False) + _grid(columns, widest, peeled=True)
+    whole = math.gcd(columns, widest)
+    plans = _grid(columns, whole, peeled=False)
+    return plans if whole == widest else plans + _grid(columns, widest, peeled=True)
 
 
 def _grid(columns: int, elements: int, *, peeled: bool) -> list[tuple]:
@@ -108,7 +111,7 @@ def main(output: str, plans: str, dtype: str, operators: list[str], dlight: bool
     rows = []
     for name in operators:
         entry = kernels.catalog()[name]
-        for shape in SHAPES:
+        for shape in (*SHAPES, *ODD_SHAPES) if plans == "grid" else SHAPES:
             wanted = [AUTOMATIC]
             if plans == "grid":
                 wanted += grid(shape[1], 4 if dtype == "float32" else 2)

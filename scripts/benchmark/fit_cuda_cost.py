@@ -25,7 +25,8 @@ from measured_plans import read_plans, regret_of
 from tvm_tilex.plan import AnalyticCost
 from tvm_tilex.plan.occupancy import OccupancyCost
 
-# Estimates from the device's figures and from single kernels; limits of the device are not fitted.
+# Estimates from the device's figures and from single kernels, where a fit may begin; only their
+# order of magnitude is meant. Limits of the device are not fitted.
 ESTIMATES = {
     "bandwidth": 32_000,
     "cached": 0.3,

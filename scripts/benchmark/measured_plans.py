@@ -117,12 +117,16 @@ def _shape(facts: CostFacts) -> tuple[int, ...]:
 
 
 def order_of(plans: list[Plan], policy: Callable[[CostFacts], float]) -> list[int]:
-    """Positions by score; equal ones keep registers, the smaller C, R, then S, as planned."""
+    """Positions by score; equal ones keep registers, whole rows, the smaller C, R, then S.
 
-    def key(position: int) -> tuple[float, bool, int, int, int, int]:
+    As planned.
+    """
+
+    def key(position: int) -> tuple[float, bool, bool, int, int, int, int]:
         facts = plans[position].facts
         staged, blocks = facts.staged_bytes > 0, facts.blocks_per_program
-        return policy(facts), staged, blocks, facts.programs_per_subgroup, facts.subgroups, position
+        simpler = (staged, facts.peeled, blocks, facts.programs_per_subgroup, facts.subgroups)
+        return policy(facts), *simpler, position
 
     return sorted(range(len(plans)), key=key)
 

@@ -198,6 +198,70 @@ def test_rows_that_begin_differently_have_no_common_head():
     assert not tx.compile(shifted_out, *specs, target="cuda").plan.peeled
 
 
+@tx.tile_kernel
+def scaled_part(
+    x: tx.TensorView[tx.floating, 2],
+    scale: tx.TensorView[tx.floating, 1],
+    out: tx.TensorView[tx.float32, 2, tx.InOut],
+    total: tx.TensorView[tx.float32, 1, tx.Out],
+):
+    """All but the last element of each row: rows of an odd width that begin aligned, or not."""
+    rows, columns = tx.axis("rows", x.extent(0)), tx.axis("columns", x.extent(1) - 1)
+    one = tx.axis("one", 1)
+    for nest in tx.parallel(tx.shape(rows)):
+        row = tx.cast(x[tx.coord(nest.index(), 0), tx.shape(one, columns)], tx.float32)
+        common = tx.cast(scale[tx.coord(0), tx.shape(columns)], tx.float32)
+        total(tx.coord(nest.index()), tx.shape(one)).store(tx.reduce(row, columns, tx.add))
+        out(tx.coord(nest.index(), 0), tx.shape(one, columns)).store(row - common)
+
+
+@on_cpu
+@pytest.mark.parametrize("pitch", [512, 508])
+def test_odd_rows_of_padded_views(pitch, tmp_path):
+    """A pitch that V divides: every head is 0; weights are aligned then, and not put together."""
+    x = (np.arange(9 * pitch, dtype=np.float32).reshape(9, pitch) % 251).astype(np.float16)
+    scale = np.arange(pitch, dtype=np.float16)
+    out, total = np.full((9, pitch), np.nan, np.float32), np.empty(9, np.float32)
+    specs = (tx.spec(x.shape, "float16"), tx.spec((pitch,), "float16"))
+    specs = (*specs, tx.spec(out.shape), tx.spec((9,)))
+    options = tx.CompileOptions(**peeled(32))
+    artifact = tx.compile(scaled_part, *specs, target="cuda", options=options)
+    assert artifact.plan.peeled and artifact.plan.lane_elements == 8
+    assert ("tilex_shifted_16(" in kernel_of(artifact)) == (pitch % 8 != 0)
+    cuda_on_cpu.run(artifact, [x, scale, out, total], tmp_path)
+    wide = x[:, :-1].astype(np.float32)
+    assert np.array_equal(out[:, :-1], wide - scale[:-1].astype(np.float32))
+    assert np.isnan(out[:, -1]).all() and np.array_equal(total, wide.sum(axis=1))
+
+
+@tx.tile_kernel
+def reversed_windows(x: tx.TensorView[tx.float32, 1], total: tx.TensorView[tx.float32, 1, tx.Out]):
+    """Sums of windows of 261 elements, the last one first."""
+    programs, columns = tx.axis("programs", total.extent(0)), tx.axis("columns", 261)
+    for nest in tx.parallel(tx.shape(programs)):
+        window = x[tx.coord(total.extent(0) - 1 - nest.index()), tx.shape(columns)]
+        total(tx.coord(nest.index()), tx.shape(1)).store(tx.reduce(window, columns, tx.add))
+
+
+@on_cpu
+def test_rows_that_begin_one_before_the_other(tmp_path):
+    x, total = np.arange(273, dtype=np.float32), np.empty(13, np.float32)
+    options = tx.CompileOptions(**peeled(32))
+    artifact = tx.compile(reversed_windows, x, total, target="cuda", options=options)
+    assert artifact.plan.peeled
+    cuda_on_cpu.run(artifact, [x, total], tmp_path)
+    assert np.array_equal(total, [x[12 - p : 12 - p + 261].sum() for p in range(13)])
+
+
+def test_more_rows_than_places_of_the_index_type_are_not_peeled():
+    programs = 300_000_000  # times 8 is past int32
+    specs = (tx.spec((programs + 260,)), tx.spec((programs,)))
+    options = tx.CompileOptions(**peeled(32))
+    with pytest.raises(tx.errors.MappingError, match="rows begins does not fit the index type"):
+        tx.compile(reversed_windows, *specs, target="cuda", options=options)
+    assert not tx.compile(reversed_windows, *specs, target="cuda").plan.peeled
+
+
 @pytest.mark.parametrize("columns", [4096, 255, 31])
 def test_the_planner_peels_only_wide_rows_that_need_it(columns):
     plan = compiled("softmax", 64, columns, "bfloat16").plan

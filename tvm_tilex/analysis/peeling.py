@@ -9,7 +9,9 @@ head, ::
     j -> j            of [0, head)              is a bijection onto [0, head)
     j -> j + m * V    of [head, N - m * V)      is a bijection onto [head + m * V, N)
 
-with j < W the worker, in a slot behind those of the packs. The three parts make [0, N).
+with j < W the worker, in a slot behind those of the packs. The three parts make [0, N). And the two
+blocks of L elements that hold a shifted vector of L elements, L dividing V, which begins head
+elements behind a multiple of L, are inside [0, N) for every part of every pack.
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ __all__ = ["PeeledParts", "peeled_parts", "prove_peeled_coverage"]
 class PeeledParts(NamedTuple):
     """The owner maps of one head: the packs' (k, v) -> e, the others' j -> e, all onto parts.
 
-    Pack k is worker k mod W's, in chunk k // W; the other element j is worker j's.
+    Pack k of ``width`` elements is worker k mod W's, in chunk k // W; the other element j is
+    worker j's.
     """
 
     head: int
+    width: int
     packs: LayoutMap
     beside: tuple[LayoutMap, ...]
 
@@ -57,7 +61,7 @@ def peeled_parts(count: int, lane_elements: int) -> Iterator[PeeledParts]:
             IndexSet((Axis("e", packed, head),)),
             lambda k, v, head=head: k * lane_elements + v + head,
         )
-        yield PeeledParts(head, packs, tuple(_beside(count, head, packed)))
+        yield PeeledParts(head, lane_elements, packs, tuple(_beside(count, head, packed)))
 
 
 def _beside(count: int, head: int, packed: int) -> Iterator[LayoutMap]:
@@ -110,6 +114,12 @@ def _prove_parts(parts: PeeledParts, count: int, workers: int) -> Verdict:
             return unknown(f"the owner of an element is not proved: {inverse.reason}")
         owners = index_map(part.domain, IndexSet((Axis("worker", workers),)), lambda j: j)
         require_proven(owners, (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY), budget=0)
+    packs = peeled_packs(count, parts.width)
+    for lanes in (lanes for lanes in range(1, parts.width + 1) if parts.width % lanes == 0):
+        first = parts.head - parts.head % lanes  # of the first pack's first part
+        last = first + parts.width * (packs - 1) + parts.width - lanes  # of the last one's last
+        if first < 0 or last + 2 * lanes > count:
+            return unknown(f"a block of {lanes} elements is outside a row of {count}")
     return proven(f"the parts with {parts.head} elements before the packs")
 
 

@@ -20,12 +20,10 @@ from typing import Any, NamedTuple
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain
 from tvm_tilex.analysis.subject import Subject
-from tvm_tilex.plan.resources import peels
+from tvm_tilex.plan.resources import PEELED_WIDEST, peels
 from tvm_tilex.tirx.compat import Analyzer, detect_linear_equation, element_bytes, tirx
 
-__all__ = ["PEELED_WIDEST", "RowPlace", "place_of_row", "row_alignment"]
-
-PEELED_WIDEST = 8  # elements of a vector, at most
+__all__ = ["RowPlace", "place_of_row", "row_alignment"]
 
 
 class RowPlace(NamedTuple):
@@ -68,9 +66,7 @@ def row_alignment(subject: Subject) -> tuple[int, RowPlace] | None:
     if count % width == 0 or not peels(count, width):
         return None
     places = {place.modulo(PEELED_WIDEST) for place in _places(subject)}
-    if len(places) != 1 or places == {RowPlace(0, 0)}:
-        return None
-    return width, places.pop()
+    return (width, places.pop()) if len(places) == 1 else None
 
 
 def _places(subject: Subject) -> Iterator[RowPlace]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.resources import (
+    PEELED_WIDEST,
     MapShape,
     largest_coordinate,
     shared_bytes,
@@ -287,6 +288,8 @@ def _peeling_problem(shape: MapShape, facts: ProgramFacts, target: TargetFacts) 
     width, beside = shape.lane_elements, 2 * shape.lane_elements - 1
     if not 1 < width <= facts.peeled_width:
         return f"V={width} from a row's first aligned element: it is 2 to {facts.peeled_width} here"
+    if facts.programs * PEELED_WIDEST > facts.index_limit:
+        return f"where each of {facts.programs} rows begins does not fit the index type"
     workers = shape.workers(target.lanes)
     if workers < beside:
         return f"{workers} workers do not own {beside} elements beside a row's packs one by one"

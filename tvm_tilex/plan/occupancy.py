@@ -218,10 +218,10 @@ def _releases(facts: CostFacts) -> bool:
 
 
 def _unrolled(facts: CostFacts) -> bool:
-    """Whether no chunk loop is left at run time.
+    """Whether no chunk loop is left at run time, nearly.
 
-    The rule of :mod:`tvm_tilex.transform.execution_map`, which counts registers: the mean size of
-    an element says how many elements share one.
+    :mod:`tvm_tilex.transform.execution_map` counts the registers of the narrowest elements in full
+    chunks; here the mean size of an element stands for theirs, and the last chunk counts too.
     """
     size = round(facts.bytes / max(facts.reads + facts.writes, 1))
     return facts.widest * size <= _UNROLLED_BYTES

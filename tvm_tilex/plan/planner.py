@@ -31,7 +31,9 @@ class PlanRefusal(TilexError):
 def plan_groups(
     facts: ProgramFacts, target: TargetFacts, request: Request, policy: CostPolicy
 ) -> GroupPlan:
-    """Choose the legal candidate with the lowest score; ties keep the smaller R, then S.
+    """Choose the legal candidate with the lowest score; ties keep what is simpler.
+
+    That is stripes in registers, rows that are not peeled, the smaller C, R, then S.
 
     Raises
     ------

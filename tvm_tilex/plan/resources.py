@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tvm_tilex.plan.facts import ProgramFacts, Stripe
 
 __all__ = [
+    "PEELED_WIDEST",
     "SCALAR_BYTES",
     "MapShape",
     "largest_coordinate",
@@ -30,6 +31,7 @@ __all__ = [
 
 SCALAR_BYTES = 4
 MAILBOX_BYTES = 8  # a transaction barrier
+PEELED_WIDEST = 8  # elements of a vector of peeled rows, at most: places of rows count modulo it
 
 
 class MapShape(NamedTuple):

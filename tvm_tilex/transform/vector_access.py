@@ -234,7 +234,7 @@ class VectorAccess:
         memory = load.source
         call = self._hint(memory, result) if buffer.scope() == "local" else None
         lanes = self._lanes(pack, memory)
-        if self._shifted(pack, load):
+        if not self._contiguous(pack, memory, load.indices):
             return self._fetch_shifted(pack, load, buffer, slots, call)
 
         def element(at: Any) -> Any:
