@@ -44,24 +44,16 @@ from tvm_tilex.analysis.admission import admit
 from tvm_tilex.analysis.coverage import prove_coverage, prove_staging
 from tvm_tilex.analysis.peeling import prove_peeled_coverage
 from tvm_tilex.analysis.row_alignment import RowPlace
-from tvm_tilex.analysis.structure import (
-    RowProgram,
-)
+from tvm_tilex.analysis.structure import RowProgram
 from tvm_tilex.analysis.widening import stores_narrow
 from tvm_tilex.errors import MappingError
 from tvm_tilex.plan.facts import ProgramFacts
 from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.plan.planner import stale
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import (
-    IRModule,
-    PrimFunc,
-)
+from tvm_tilex.tirx.compat import IRModule, PrimFunc
 from tvm_tilex.transform.cache_hints import cache_hints
-from tvm_tilex.transform.common import (
-    is_stage,
-    tilex_pass,
-)
+from tvm_tilex.transform.common import is_stage, tilex_pass
 from tvm_tilex.transform.options import CompileOptions
 from tvm_tilex.transform.peeled_rows import PeeledRows
 from tvm_tilex.transform.realization import Realization, realization_of

@@ -23,12 +23,7 @@ from tvm_tilex.analysis.structure import (
 from tvm_tilex.analysis.widening import stored_type
 from tvm_tilex.ir.types import dtype_of
 from tvm_tilex.plan.group_plan import GroupPlan
-from tvm_tilex.tirx.compat import (
-    TensorLoad,
-    structural_map,
-    tirx,
-    wait_copies,
-)
+from tvm_tilex.tirx.compat import TensorLoad, structural_map, tirx, wait_copies
 from tvm_tilex.transform.common import (
     as_index,
     ceil_divided,
