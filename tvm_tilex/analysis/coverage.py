@@ -46,6 +46,7 @@ __all__ = [
     "distributions",
     "element_maps",
     "prove_coverage",
+    "prove_owners",
     "prove_staging",
     "slot_maps",
     "staged_maps",
@@ -116,17 +117,33 @@ def prove_coverage(count: int, workers: int, lane_elements: int) -> Verdict:
         If a fact of a map is not PROVEN; UNKNOWN is refused as DISPROVEN is.
     """
     for owned in element_maps(count, workers, lane_elements):
-        require_proven(owned, BIJECTION, budget=0)
-        inverse = verify_inverse(owned, _inverse(owned, workers, lane_elements), 0)
-        if not inverse.proven:
-            return unknown(f"the owner of an element is not proved: {inverse.reason}")
-        law = Distribution.owned(owned, ("w",)).owner_preserving(0)
-        if not law.proven:
-            return unknown(f"an element's owner is not its worker: {law.reason}")
+        verdict = prove_owners(owned, _inverse(owned, workers, lane_elements), "w")
+        if not verdict.proven:
+            return verdict
     stored = (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY)
     for storage in slot_maps(count, workers, lane_elements):
         require_proven(storage, stored, budget=0)
     return proven(f"each of {count} elements has one owner among {workers} and one slot")
+
+
+def prove_owners(owned: LayoutMap, inverse: LayoutMap, worker: str) -> Verdict:
+    """That a map onto elements is a bijection, undone by ``inverse``, which keeps their owners.
+
+    ``worker`` is the axis that counts them; budget 0.
+
+    Raises
+    ------
+    ProofError
+        If the map is not PROVEN a bijection.
+    """
+    require_proven(owned, BIJECTION, budget=0)
+    undone = verify_inverse(owned, inverse, 0)
+    if not undone.proven:
+        return unknown(f"the owner of an element is not proved: {undone.reason}")
+    law = Distribution.owned(owned, (worker,)).owner_preserving(0)
+    if not law.proven:
+        return unknown(f"an element's owner is not its worker: {law.reason}")
+    return proven("every element has one owner")
 
 
 def _inverse(owned: LayoutMap, workers: int, lane_elements: int) -> LayoutMap:

@@ -30,6 +30,7 @@ def program_facts(subject: Subject) -> ProgramFacts:
     root = subject.row.root.loop_var
     own = [(count, load) for count, load, _ in inputs if reads_own(load, root)]
     width, row = row_alignment(subject) or (1, RowPlace(0, 0))
+    reads = sum(count for count, _, _ in inputs)
     read = sum(count * element_bytes(load.source) for count, load, _ in inputs)
     return ProgramFacts(
         programs=subject.row.programs,
@@ -46,13 +47,13 @@ def program_facts(subject: Subject) -> ProgramFacts:
         unit_enclosing=all(loop.unit for loop in enclosing),
         reads_what_it_writes=reads_what_it_writes(subject),
         index_limit=2 ** (int(subject.row.index_dtype.removeprefix("int")) - 1) - 1,
-        vector_width=_vector_width(subject),
+        vector_width=math.gcd(subject.vector_elements, *subject.widths),
         peeled_width=width,
         row_pitch=row.pitch,
         row_offset=row.offset,
-        reads=sum(count for count, _, _ in inputs),
+        reads=reads,
         cached_bytes=read - sum(count * element_bytes(load.source) for count, load in own),
-        common_reads=sum(count for count, _, _ in inputs) - sum(count for count, _ in own),
+        common_reads=reads - sum(count for count, _ in own),
         repeated_bytes=_repeated_bytes(own),
         repartitions=tuple(d.count for d in subject.domains if d.repartition),
         writes=sum(d.count for d in outputs),
@@ -66,18 +67,6 @@ def _repeated_bytes(own: list[tuple[int, Any]]) -> int:
     for count, load in own:
         read.setdefault(load.source, []).append(count * element_bytes(load.source))
     return sum(sum(sizes) - max(sizes) for sizes in read.values())
-
-
-def _vector_width(subject: Subject) -> int:
-    """Elements of a 16-byte vector of the narrowest storage, as far as every width allows.
-
-    At most 8, the most consecutive elements that a worker can own.
-    """
-    widths = [r.update.extent for r in subject.reductions]
-    widths += [domain.count for domain in subject.domains if domain.count > 1]
-    storage = [element_bytes(b) for b in subject.uses if b.scope() == "global"]
-    fitting = min(8, 16 // min(storage, default=16))
-    return math.gcd(fitting, *widths)
 
 
 def _instructions(subject: Subject) -> int:

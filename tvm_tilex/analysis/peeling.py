@@ -20,7 +20,7 @@ import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tvm_tilex.analysis.coverage import prove_coverage
+from tvm_tilex.analysis.coverage import prove_coverage, prove_owners
 from tvm_tilex.layout import (
     BIJECTION,
     Axis,
@@ -30,7 +30,6 @@ from tvm_tilex.layout import (
     LayoutMap,
     index_map,
     require_proven,
-    verify_inverse,
 )
 from tvm_tilex.layout.verdict import Verdict, proven, unknown
 from tvm_tilex.plan.resources import peeled_packs, peels, stripe_length
@@ -106,12 +105,11 @@ def _prove_parts(parts: PeeledParts, count: int, workers: int) -> Verdict:
     size = sum(part.codomain.box_size or 0 for part in every)
     if size != count:
         return unknown(f"the parts of a row of {count} elements have {size}")
-    for part in every:
-        require_proven(part, BIJECTION, budget=0)
+    require_proven(parts.packs, BIJECTION, budget=0)
     for part in parts.beside:
-        inverse = verify_inverse(part, _inverse(part), 0)
-        if not inverse.proven:
-            return unknown(f"the owner of an element is not proved: {inverse.reason}")
+        verdict = prove_owners(part, _inverse(part), "j")
+        if not verdict.proven:
+            return verdict
         owners = index_map(part.domain, IndexSet((Axis("worker", workers),)), lambda j: j)
         require_proven(owners, (Fact.TOTALITY, Fact.BOUNDS, Fact.INJECTIVITY), budget=0)
     packs = peeled_packs(count, parts.width)

@@ -12,16 +12,14 @@ serves them all.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tvm_tilex.analysis.purity import loads
 from tvm_tilex.analysis.structure import Domain
 from tvm_tilex.analysis.subject import Subject
-from tvm_tilex.plan.resources import PEELED_WIDEST, peels
-from tvm_tilex.tirx.compat import Analyzer, detect_linear_equation, element_bytes, tirx
+from tvm_tilex.plan.resources import VECTOR_ELEMENTS, peels
+from tvm_tilex.tirx.compat import Analyzer, detect_linear_equation, tirx
 
 __all__ = ["RowPlace", "place_of_row", "row_alignment"]
 
@@ -56,16 +54,13 @@ def row_alignment(subject: Subject) -> tuple[int, RowPlace] | None:
 
     All widths of the program must be one, so that one element of a row is one element of another.
     """
-    counts = {r.update.extent for r in subject.reductions}
-    counts |= {domain.count for domain in subject.domains if domain.count > 1}
-    storage = [element_bytes(b) for b in subject.uses if b.scope() == "global"]
-    width = min(PEELED_WIDEST, 16 // min(storage, default=16))
-    if len(counts) != 1 or width == 1:
+    width = subject.vector_elements
+    if len(subject.widths) != 1 or width == 1:
         return None
-    (count,) = counts
+    (count,) = subject.widths
     if count % width == 0 or not peels(count, width):
         return None
-    places = {place.modulo(PEELED_WIDEST) for place in _places(subject)}
+    places = {place.modulo(VECTOR_ELEMENTS) for place in _places(subject)}
     return (width, places.pop()) if len(places) == 1 else None
 
 
@@ -79,13 +74,11 @@ def _places(subject: Subject) -> Iterator[RowPlace]:
         if isinstance(node, Domain):
             moved.append((node.store.buffer, node.store.indices))
         for buffer, indices in moved:
-            place = place_of_row(buffer, indices, element, program) if _in_memory(buffer) else None
+            if buffer.scope() != "global":
+                continue
+            place = place_of_row(buffer, indices, element, program)
             if place is not None and place.pitch:
                 yield place
-
-
-def _in_memory(buffer: Any) -> bool:
-    return bool(buffer.scope() == "global")
 
 
 def _flat(buffer: Any, indices: Any) -> Any | None:
@@ -93,6 +86,7 @@ def _flat(buffer: Any, indices: Any) -> Any | None:
     inner = buffer.ty.shape[1:]
     if not all(isinstance(extent, tirx.IntImm) for extent in inner):
         return None
-    first, *rest = indices
-    pairs = zip(inner, rest, strict=True)
-    return functools.reduce(lambda flat, pair: operator.add(flat * pair[0], pair[1]), pairs, first)
+    flat, *rest = indices
+    for extent, index in zip(inner, rest, strict=True):
+        flat = flat * extent + index
+    return flat

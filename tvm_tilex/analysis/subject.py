@@ -17,9 +17,12 @@ from tvm_tilex.analysis.structure import (
     RowProgram,
     nodes,
 )
-from tvm_tilex.tirx.compat import PrimFunc
+from tvm_tilex.plan.resources import VECTOR_ELEMENTS
+from tvm_tilex.tirx.compat import PrimFunc, element_bytes
 
 __all__ = ["Subject"]
+
+_VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,18 @@ class Subject:
             if domain.store.buffer.scope() == "local":
                 found.setdefault(domain.store.buffer)
         return tuple(found)
+
+    @functools.cached_property
+    def widths(self) -> frozenset[int]:
+        """The element counts of reductions, and of domains of more than one element."""
+        domains = (domain.count for domain in self.domains if domain.count > 1)
+        return frozenset((*(r.update.extent for r in self.reductions), *domains))
+
+    @property
+    def vector_elements(self) -> int:
+        """Elements of a 16-byte vector of the narrowest storage, as many as a worker can own."""
+        storage = (element_bytes(b) for b in self.uses if b.scope() == "global")
+        return min(VECTOR_ELEMENTS, _VECTOR_BYTES // min(storage, default=_VECTOR_BYTES))
 
     def repartitions(self, buffer: Any) -> bool:
         """Whether ``buffer`` is the storage of a repartition."""

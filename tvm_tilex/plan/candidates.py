@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.resources import (
-    PEELED_WIDEST,
+    VECTOR_ELEMENTS,
     MapShape,
     largest_coordinate,
+    private_scalars,
     shared_bytes,
     staged_bytes,
     stripe_length,
-    stripe_scalars,
 )
 
 __all__ = ["MAX_GRID", "enumerate_shapes", "rejection", "replays"]
@@ -104,9 +104,9 @@ def _packs(
     for elements in (stated,) if stated else target.lane_elements:
         if stated or not target.regular_groups or elements in (1, facts.vector_width):
             yield elements, False
-    longest, wide = max((*facts.domains, *facts.reductions), default=0), facts.peeled_width
+    wide = facts.peeled_width
     automatic = target.regular_groups and not stated and request.peeled is None
-    if automatic and wide > facts.vector_width and longest >= wide * target.lanes:
+    if automatic and wide > facts.vector_width and facts.longest >= wide * target.lanes:
         yield wide, True
 
 
@@ -121,9 +121,8 @@ def _sharing(
         return
     if asked or request.threads or request.blocks_per_program > 1 or request.staged:
         return
-    widest = max((*facts.domains, *facts.reductions), default=0)
     for sharing in target.programs_per_subgroup:
-        if sharing == 1 or widest * sharing > SHARING_ELEMENTS * target.lanes:
+        if sharing == 1 or facts.longest * sharing > SHARING_ELEMENTS * target.lanes:
             continue
         for subgroups, packed in _shared_groups(facts, target, request, sharing):
             if packed <= facts.programs and packed % sharing == 0:
@@ -157,10 +156,9 @@ def _clusters(
         return
     if request.threads or request.programs_per_group or request.blocks_per_program:
         return
-    widest = max((*facts.domains, *facts.reductions), default=0)
     blocks = 2
     while blocks <= target.cluster_blocks:
-        wide = not target.regular_groups or widest >= CLUSTER_ELEMENTS * blocks
+        wide = not target.regular_groups or facts.longest >= CLUSTER_ELEMENTS * blocks
         for subgroups in CLUSTER_SUBGROUPS if wide else ():
             if subgroups * target.lanes <= target.max_threads:
                 yield subgroups, 1, blocks
@@ -212,7 +210,7 @@ def rejection(
     shape: MapShape, facts: ProgramFacts, target: TargetFacts, request: Request
 ) -> str | None:
     """Why a candidate is illegal, or None; checked in the order of the specification."""
-    subgroups, packed, elements, blocks, staged, sharing, peeled = shape
+    subgroups, packed, _, blocks, staged, sharing, _ = shape
     problem = _sharing_problem(shape, target) or _peeling_problem(shape, facts, target)
     if problem is not None:
         return problem
@@ -233,14 +231,11 @@ def rejection(
     needed = shared_bytes(facts, subgroups, packed, blocks)
     if needed > target.shared_bytes:
         return f"{needed} shared bytes exceed the target's {target.shared_bytes}"
-    workers = shape.workers(target.lanes)
     if staged:
         problem = _staging_problem(shape, facts, target, needed)
         if problem is not None:
             return problem
-    scalars = stripe_scalars(
-        facts, workers, elements, reused=target.reuses_stripes, staged=staged, peeled=peeled
-    )
+    scalars = private_scalars(facts, shape, target)
     if scalars > request.max_striped_scalars:
         return (
             f"{scalars} striped scalars a worker exceed "
@@ -288,7 +283,7 @@ def _peeling_problem(shape: MapShape, facts: ProgramFacts, target: TargetFacts) 
     width, beside = shape.lane_elements, 2 * shape.lane_elements - 1
     if not 1 < width <= facts.peeled_width:
         return f"V={width} from a row's first aligned element: it is 2 to {facts.peeled_width} here"
-    if facts.programs * PEELED_WIDEST > facts.index_limit:
+    if facts.programs * VECTOR_ELEMENTS > facts.index_limit:
         return f"where each of {facts.programs} rows begins does not fit the index type"
     workers = shape.workers(target.lanes)
     if workers < beside:

@@ -85,6 +85,11 @@ class ProgramFacts:
         return len(self.reductions) - self.rescaled
 
     @property
+    def longest(self) -> int:
+        """The most elements of a domain or a reduction."""
+        return max((*self.domains, *self.reductions), default=0)
+
+    @property
     def typical_programs(self) -> int:
         """The number of programs that a cost is judged for; P where it is known."""
         if self.least_programs in (None, self.programs):

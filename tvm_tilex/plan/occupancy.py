@@ -122,9 +122,8 @@ class OccupancyCost:
         doublings = math.log2(self._accesses(facts))
         again = self.repeated * (1 + self.repeated_depth * doublings)
         distinct -= facts.repeated_bytes * (1 - again)
-        streams = 1 + self.depth * doublings
         crowd = resident * threads / self.resident_threads
-        streams *= 1 + self.crowd * crowd
+        streams = (1 + self.depth * doublings) * (1 + self.crowd * crowd)
         memory = distinct * share / self.bandwidth * streams
         issue = self._slots(facts, threads, share) / _LANES / _CLOCK
         launch = self.launch * (1 + self.launch_per_warp * warps)
@@ -212,8 +211,7 @@ def _releases(facts: CostFacts) -> bool:
     The rule of :mod:`tvm_tilex.transform.cache_hints`, with the mean size of an element: the last
     reading is for results, as many as it has elements.
     """
-    size = facts.bytes / max(facts.reads + facts.writes, 1)
-    small = facts.widest * size <= RELEASED_BYTES
+    small = facts.widest * _element_bytes(facts) <= RELEASED_BYTES
     return facts.repeated_bytes > 0 and small and facts.writes > 1
 
 
@@ -223,8 +221,12 @@ def _unrolled(facts: CostFacts) -> bool:
     :mod:`tvm_tilex.transform.execution_map` counts the registers of the narrowest elements in full
     chunks; here the mean size of an element stands for theirs, and the last chunk counts too.
     """
-    size = round(facts.bytes / max(facts.reads + facts.writes, 1))
-    return facts.widest * size <= _UNROLLED_BYTES
+    return facts.widest * round(_element_bytes(facts)) <= _UNROLLED_BYTES
+
+
+def _element_bytes(facts: CostFacts) -> float:
+    """The mean size of an element that a program moves."""
+    return facts.bytes / max(facts.reads + facts.writes, 1)
 
 
 def _norm(power: float, *terms: float) -> float:

@@ -14,11 +14,11 @@ from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
 from tvm_tilex.plan.resources import (
     MapShape,
+    private_scalars,
     rounds,
     shared_bytes,
     staged_bytes,
     stripe_length,
-    stripe_scalars,
 )
 
 __all__ = ["PlanRefusal", "cost_facts", "plan_groups", "stale"]
@@ -118,19 +118,10 @@ def cost_facts(
         elements=useful,
         useful_lane_work=useful / (work * workers) if work else 0.0,
         shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
-        stripe_scalars=stripe_scalars(
-            facts,
-            workers,
-            elements,
-            reused=target.reuses_stripes,
-            staged=staged,
-            peeled=peeled,
-        ),
+        stripe_scalars=private_scalars(facts, shape, target),
         reads=facts.reads,
         writes=facts.writes,
-        widest=stripe_length(
-            max((*facts.domains, *facts.reductions)), workers, elements, peeled=peeled
-        ),
+        widest=stripe_length(facts.longest, workers, elements, peeled=peeled),
         vector_width=max(facts.vector_width, facts.peeled_width),
         bytes=facts.bytes,
         cached_bytes=facts.cached_bytes,
@@ -167,14 +158,7 @@ def _plan(
         staged_bytes=staged_bytes(facts, workers, elements, threads) if staged else 0,
         blocks=-(-facts.programs // packed) * blocks,
         shared_bytes=shared_bytes(facts, subgroups, packed, blocks),
-        stripe_scalars=stripe_scalars(
-            facts,
-            workers,
-            elements,
-            reused=target.reuses_stripes,
-            staged=staged,
-            peeled=peeled,
-        ),
+        stripe_scalars=private_scalars(facts, best.shape, target),
         stripes=tuple(
             stripe_length(count, workers, elements, peeled=peeled) for count in facts.stripes
         ),

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tvm_tilex.plan.facts import ProgramFacts, Stripe
+from tvm_tilex.plan.facts import ProgramFacts, Stripe, TargetFacts
 
 __all__ = [
-    "PEELED_WIDEST",
     "SCALAR_BYTES",
+    "VECTOR_ELEMENTS",
     "MapShape",
     "largest_coordinate",
     "peeled_packs",
     "peels",
+    "private_scalars",
     "rounds",
     "shared_bytes",
     "staged_bytes",
@@ -31,7 +32,7 @@ __all__ = [
 
 SCALAR_BYTES = 4
 MAILBOX_BYTES = 8  # a transaction barrier
-PEELED_WIDEST = 8  # elements of a vector of peeled rows, at most: places of rows count modulo it
+VECTOR_ELEMENTS = 8  # consecutive elements that a worker can own, at most
 
 
 class MapShape(NamedTuple):
@@ -123,6 +124,18 @@ def stripe_scalars(
     return max(
         sum(length(stripe) for stripe in stripes if not (staged and stripe.view))
         for stripes in together
+    )
+
+
+def private_scalars(facts: ProgramFacts, shape: MapShape, target: TargetFacts) -> int:
+    """:func:`stripe_scalars` of a candidate."""
+    return stripe_scalars(
+        facts,
+        shape.workers(target.lanes),
+        shape.lane_elements,
+        reused=target.reuses_stripes,
+        staged=shape.staged,
+        peeled=shape.peeled,
     )
 
 

@@ -61,6 +61,11 @@ class Exchange:
         """Whether several threadgroups serve a program."""
         return self.plan.blocks_per_program > 1
 
+    @property
+    def _subgroups(self) -> int:
+        """SIMD groups of a program, in all of its threadgroups."""
+        return self.plan.reduction_subgroups_per_program * self.plan.blocks_per_program
+
     def begin(self) -> Any:
         """What every threadgroup does first, once all exchanges are known.
 
@@ -94,8 +99,7 @@ class Exchange:
 
     def read(self, partial: Callable[[Any], Any], identity: Any) -> list[Any]:
         """``partial`` at each place of its program that a lane reads; ``identity`` past the end."""
-        plan = self.plan
-        count = plan.reduction_subgroups_per_program * plan.blocks_per_program
+        plan, count = self.plan, self._subgroups
         found = []
         for first in range(0, count, plan.lanes):
             lane = self._lane + self._integer(first) if first else self._lane
@@ -106,10 +110,8 @@ class Exchange:
         return found
 
     def _allocate(self) -> Any:
-        plan = self.plan
-        subgroups = plan.reduction_subgroups_per_program * plan.blocks_per_program
         buffer = tirx.decl_buffer(
-            (self._integer(subgroups * plan.programs_per_group),),
+            (self._integer(self._subgroups * self.plan.programs_per_group),),
             "float32",
             f"partials{len(self.buffers) - len(self.expected)}",
             scope="shared",
@@ -124,8 +126,7 @@ class Exchange:
         mailbox = tirx.decl_buffer(
             (1,), "int64", f"mailbox{len(self.expected)}", scope="shared", layout=None
         )
-        count = plan.reduction_subgroups_per_program * plan.blocks_per_program
-        self.expected[mailbox] = count * len(pairs) * SCALAR_BYTES
+        self.expected[mailbox] = self._subgroups * len(pairs) * SCALAR_BYTES
         self.buffers.append(mailbox)
         target = tirx.Cast("int32", self._lane)
         sent = []

@@ -220,9 +220,7 @@ class VectorAccess:
         return min(pack.width, lanes, self.max_bytes // element_bytes(buffer))
 
     def _buffer(self, pack: Pack, of: Any) -> Any:
-        return tirx.decl_buffer(
-            (pack.width,), str(of.ty.dtype), f"{of.name}_pack", scope="local", layout=None
-        )
+        return _private(of, pack.width, "pack")
 
     def _fetch(
         self, pack: Pack, load: Any, buffer: Any, slots: Callable[[Any], Any], *, result: bool
@@ -255,23 +253,14 @@ class VectorAccess:
         memory, lanes = load.source, self._lanes(pack, load.source)
         self._align(memory, _HINTED_BYTES)
         dtype = str(pack.element.ty.dtype)
-        zero, width, shift = (
-            tirx.IntImm(dtype, 0),
-            tirx.IntImm(dtype, lanes),
-            self.rows.shift(lanes),
-        )
+        zero, width = tirx.IntImm(dtype, 0), tirx.IntImm(dtype, lanes)
+        shift = self.rows.shift(lanes)
         size = shift * tirx.IntImm(dtype, element_bytes(memory))
         found: list[Any] = []
         for part in range(0, pack.width, lanes):
             at = tirx.IntImm(dtype, part)
             first = _at(load.indices[0], pack, at) - shift
-            blocks = tirx.decl_buffer(
-                (2 * lanes,),
-                str(memory.ty.dtype),
-                f"{memory.name}_blocks",
-                scope="local",
-                layout=None,
-            )
+            blocks = _private(memory, 2 * lanes, "blocks")
             loads = [
                 self._block(blocks, to, memory, first + to, lanes, call) for to in (zero, width)
             ]
@@ -313,6 +302,12 @@ class VectorAccess:
             at = tirx.IntImm(dtype, part * lanes) + lane if part else lane
             parts.append(serial(lane, lanes, move(at), tirx.ForKind.VECTORIZED))
         return parts
+
+
+def _private(of: Any, length: int, what: str) -> Any:
+    """A worker's own array of elements like those of ``of``."""
+    name = f"{of.name}_{what}"
+    return tirx.decl_buffer((length,), str(of.ty.dtype), name, scope="local", layout=None)
 
 
 def _multiple(extent: Any, width: int) -> bool:
