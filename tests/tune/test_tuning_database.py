@@ -1,6 +1,8 @@
 """Stored winners: the whole key, damage of every kind, several processes, exchange as JSON."""
 
+import contextlib
 import dataclasses
+import functools
 import json
 import sqlite3
 import subprocess
@@ -280,6 +282,33 @@ def test_concurrent_writers_lose_nothing(tmp_path, strict):
     check = sqlite3.connect(path)
     assert check.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     check.close()
+
+
+def test_a_file_made_while_it_is_looked_at_is_ours(tmp_path, strict, monkeypatch):
+    """Another writer makes the file between two statements, or is made to wait."""
+    path, true = tmp_path / "shared.sqlite", sqlite3.connect
+
+    class Interrupted(sqlite3.Connection):
+        def execute(self, statement, *values):
+            if statement.startswith("SELECT count"):
+                monkeypatch.setattr(sqlite3, "connect", true)
+                with contextlib.suppress(DatabaseError):  # it may find the file locked
+                    Database(path).put([entry(value=1.0)])
+            return super().execute(statement, *values)
+
+    monkeypatch.setattr("tvm_tilex.tune.database._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(true, factory=Interrupted))
+    assert Database(path).put([entry(value=2.0)]) == 1
+    assert sqlite3.connect is true  # the other did try
+    assert Database(path).entries()[-1].value == 2.0
+
+
+def test_a_file_that_is_about_to_be_made_holds_no_winners(tmp_path, strict):
+    path = tmp_path / "shared.sqlite"
+    path.touch()
+    assert Database(path).entries() == () and Database(path).get(key()) is None
+    Database(path).require_ours()
+    assert Database(path).put([entry()]) == 1
 
 
 # Exchange.

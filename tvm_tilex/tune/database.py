@@ -173,7 +173,8 @@ class Database:
     def _readable(self, query: str, values: tuple[str, ...]) -> Iterator[Entry]:
         try:
             with self._opened(write=False) as connection:
-                rows = connection.execute(query, values).fetchall()
+                found = _has_tables(connection)
+                rows = connection.execute(query, values).fetchall() if found else []
         except DatabaseError as error:
             _ignore(str(error))
             return
@@ -205,17 +206,20 @@ class Database:
             raise DatabaseError(f"{self.path}: {error}") from None
 
     def _prepare(self, connection: sqlite3.Connection, *, write: bool) -> None:
-        """Check that the file is ours, and make it ours if it is new."""
-        identity = _pragma(connection, "application_id"), _pragma(connection, "user_version")
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if identity == (0, 0) and not tables and write:
-            self._create(connection)
+        """Check that the file is ours, and make it ours if it is new.
+
+        A file of no tables is one that another process is about to make: it holds no winners.
+        """
+        application, schema, tables = _contents(connection)
+        if (application, schema, tables) == (0, 0, 0):
+            if write:
+                self._create(connection)
             return
-        if identity[0] != _APPLICATION:
+        if application != _APPLICATION:
             raise DatabaseError(f"{self.path}: not a tuning database")
-        if identity[1] != _SCHEMA:
+        if schema != _SCHEMA:
             raise DatabaseError(
-                f"{self.path}: a tuning database of version {identity[1]}, not {_SCHEMA}"
+                f"{self.path}: a tuning database of version {schema}, not {_SCHEMA}"
             )
 
     def _create(self, connection: sqlite3.Connection) -> None:
@@ -236,8 +240,18 @@ class Database:
         )
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+def _contents(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """The application, the schema and the number of tables, all of one moment."""
+    connection.execute("BEGIN")  # else another process may make the file between two of them
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    schema = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    connection.execute("COMMIT")
+    return application, schema, tables
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
 
 
 def _ignore(message: str) -> None:
