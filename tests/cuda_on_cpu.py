@@ -158,6 +158,10 @@ static void tilex_load_streamed_16(void* to, const void* from) {
   outside += is_outside(from, 16);
   memcpy(to, from, 16);
 }
+static void tilex_load_streamed_coherently_16(void* to, const void* from) {
+  tilex_load_streamed_16(to, from);
+}
+static void tilex_grid_dependency() {}
 static void tilex_load_kept_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
 static void tilex_load_last_16(void* to, const void* from) { tilex_load_streamed_16(to, from); }
 static uint __funnelshift_r(uint low, uint high, int bits) {
@@ -308,7 +312,7 @@ def _translated(source, entry, parameters, scalars):
         functions = re.sub(instruction, call, functions)
     assert "asm" not in functions, functions
     head = kernel[: kernel.index("{")]
-    types = re.findall(r"(\w+)\* __restrict__ \w+", head)
+    types = re.findall(r"(\w+)\* (?:__restrict__ )?\w+", head)
     assert len(types) == parameters
     values = [f"({kind}*)given[{i}]" for i, kind in enumerate(types)]
     call = ", ".join([*values, *map(str, scalars)])

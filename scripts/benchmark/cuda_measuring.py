@@ -4,6 +4,7 @@ Needs torch; `launcher` needs cupy and `compile_source` nvcc. Nothing of this pa
 """
 
 import contextlib
+import ctypes
 import hashlib
 import math
 import os
@@ -20,6 +21,7 @@ __all__ = [
     "conditions",
     "copy_rate",
     "group_record",
+    "launch_dependent",
     "launcher",
     "ptxas_report",
     "set_count",
@@ -100,20 +102,46 @@ def launcher(row, cubin):
             tuple(k["group"]),
             [places[name] for name in k["buffers"]],
             k.get("dynamic_shared_bytes", 0),
+            k.get("dependent", False),
         )
         for k in row["launches"]
     ]
-    for function, _, _, _, shared in launches:
+    for function, _, _, _, shared, _ in launches:
         if shared:
             function.max_dynamic_shared_size_bytes = shared
 
     def run(*arguments):
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            for function, grid, group, order, shared in launches:
-                pointers = tuple(cupy.uint64(arguments[i].data_ptr()) for i in order)
-                function(grid, group, pointers, shared_mem=shared)
+        stream = torch.cuda.current_stream().cuda_stream
+        with cupy.cuda.ExternalStream(stream):
+            for function, grid, group, order, shared, dependent in launches:
+                pointers = [arguments[i].data_ptr() for i in order]
+                if dependent:
+                    launch_dependent(function.kernel.ptr, grid, group, pointers, shared, stream)
+                else:
+                    function(grid, group, tuple(map(cupy.uint64, pointers)), shared_mem=shared)
 
     return run
+
+
+def launch_dependent(function, grid, group, pointers, shared, stream):
+    """Launch so that the kernel may overlap the one before it: cupy has no attributes of launches.
+
+    ``function`` and ``stream`` are the driver's handles, ``pointers`` the arguments.
+    """
+    from cuda.bindings import driver
+
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = group
+    config.sharedMemBytes, config.hStream = shared, stream
+    config.attrs, config.numAttrs = [attribute], 1
+    arguments = (tuple(pointers), (ctypes.c_void_p,) * len(pointers))
+    (status,) = driver.cuLaunchKernelEx(config, driver.CUfunction(function), arguments, 0)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"cuLaunchKernelEx: {status.name}")
 
 
 def group_record(row, facts):

@@ -1,13 +1,14 @@
 """Compiles library kernels for CUDA and writes what another machine needs to launch them.
 
     python scripts/benchmark/export_cuda_artifacts.py artifacts.json [--plans grid|automatic]
-        [--dtype bfloat16] [--dlight]
+        [--dtype bfloat16] [--dlight] [--dependent-launch]
 
 The output holds, for every operator, shape, storage type and plan: source, entry, grid, threads,
 the order of the buffers, the plan, and why anything was refused. `measure_cuda.py` needs only
 that file and a GPU: no TVM there, so that a build machine without a GPU and a GPU machine without
 the compiler suffice. `--dlight` adds TVM dlight's kernels of the operators that topi has, for
-`peers.py --artifacts`.
+`peers.py --artifacts`, `--dependent-launch` the automatic plans with that option
+(`tilex-dependent` there).
 """
 
 from __future__ import annotations
@@ -107,7 +108,15 @@ def _shared_grid(columns: int, elements: int) -> list[tuple]:
 @click.option("--dtype", default="float32")
 @click.option("--operators", default=",".join(OPERATORS), type=Names(OPERATORS))
 @click.option("--dlight/--no-dlight", default=False)
-def main(output: str, plans: str, dtype: str, operators: list[str], dlight: bool) -> None:
+@click.option("--dependent-launch", is_flag=True)
+def main(
+    output: str,
+    plans: str,
+    dtype: str,
+    operators: list[str],
+    dlight: bool,
+    dependent_launch: bool,
+) -> None:
     rows = []
     for name in operators:
         entry = kernels.catalog()[name]
@@ -118,6 +127,9 @@ def main(output: str, plans: str, dtype: str, operators: list[str], dlight: bool
             for plan in wanted:
                 rows.append(_row(entry, shape, dtype, plan))
             rows = _distinct(rows)
+            if dependent_launch:
+                row = _row(entry, shape, dtype, AUTOMATIC, dependent_launch=True)
+                rows.append({**row, "compiler": "tilex-dependent"})
             if dlight:
                 rows += _dlight_rows(entry, shape, dtype)
         print(name, len(rows), file=sys.stderr)
@@ -125,7 +137,7 @@ def main(output: str, plans: str, dtype: str, operators: list[str], dlight: bool
         json.dump({"dtype": dtype, "rows": rows}, file)
 
 
-def _row(entry, shape, dtype, wanted):
+def _row(entry, shape, dtype, wanted, **more):
     threads, packed, lane_elements, blocks, kept, where, early, sharing, peeled = wanted
     options = tx.CompileOptions(
         threads_per_group=threads,
@@ -137,6 +149,7 @@ def _row(entry, shape, dtype, wanted):
         reduction_stripe_storage=where,
         reduction_early_views=early,
         reduction_peeled_rows=peeled,
+        **more,
     )
     row = {"operator": entry.name, "shape": shape, "requested": wanted}
     try:

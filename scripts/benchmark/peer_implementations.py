@@ -41,13 +41,16 @@ class Run:
         return returned[0] if isinstance(returned, (tuple, list)) else returned
 
 
-def _tilex():
+def _tilex(**options):
     import tvm_tilex as tx
     from tvm_tilex import kernels
 
+    chosen = tx.CompileOptions(**options)
+
     def make(operator, rows, columns, dtype):
         entry = kernels.catalog()[operator]
-        artifact = tx.compile(entry.kernel, *entry.specs(rows, columns, dtype), target="cuda")
+        specs = entry.specs(rows, columns, dtype)
+        artifact = tx.compile(entry.kernel, *specs, target="cuda", options=chosen)
         plan = artifact.plan
         facts = {"plan": plan.describe() if plan is not None else artifact.fallback}
         return Run(artifact, in_place=True, facts=facts)
@@ -112,6 +115,7 @@ def _dlight():
 
 IMPLEMENTATIONS = {
     "tilex": _tilex,
+    "tilex-dependent": functools.partial(_tilex, dependent_launch=True),
     "torch": _torch,
     "compile": _compile,
     "liger": _liger,

@@ -223,7 +223,16 @@ REFUSED = [
     (("run", "softmax", "--shape", "3x99999999999999999999"), "2**63 bytes"),
     (("run", "softmax", "--shape", "3x40", "--threads-per-group", "48", "--target", "metal"),
      "threads_per_group"),
+    (("run", "softmax", "--shape", "3x40", "--dependent-launch", "--target", "metal"),
+     "dependent_launch=True: needs CUDA"),
 ]  # fmt: skip
+
+
+def test_launches_that_overlap_are_asked_for_and_told(tilex):
+    arguments = ("explain", "softmax", "--shape", "8x512", "--target", "cuda")
+    told = "launched before the kernel it follows has ended"
+    assert told in tilex(*arguments, "--dependent-launch").out
+    assert told not in tilex(*arguments).out
 
 
 @pytest.mark.parametrize(("arguments", "text"), REFUSED)

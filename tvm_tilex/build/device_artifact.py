@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_tilex.errors import LoweringError
 from tvm_tilex.ir.types import dtype_of
+from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import (
     Analyzer,
     Call,
@@ -34,7 +35,8 @@ class KernelLaunch:
     ``scalars`` are the values of the trailing scalar structure, in field order.
     ``shared_bytes`` is the static threadgroup memory, ``dynamic_shared_bytes`` what the launch
     must ask for (CUDA beyond 48 KiB; the function's attribute too); ``cluster`` the threadgroups
-    that must be launched as one cluster.
+    that must be launched as one cluster. ``dependent`` allows the launch to overlap the kernel
+    before it (programmatic stream serialization, launched with that attribute).
     """
 
     entry: str
@@ -45,6 +47,7 @@ class KernelLaunch:
     shared_bytes: int
     dynamic_shared_bytes: int = 0
     cluster: tuple[int, int, int] = (1, 1, 1)
+    dependent: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,10 @@ def _launch(split: IRModule, call: Any) -> KernelLaunch:
     entry = str(call.args[0].value)
     device = split[entry]
     count = len(device.params)
-    extents = dict(zip(map(str, call.attrs.launch_params), call.args[1 + count :], strict=True))
+    parameters = list(map(str, call.attrs.launch_params))
+    # A flag, which takes no argument.
+    stated = [parameter for parameter in parameters if parameter != attrs.DEPENDENT_LAUNCH]
+    extents = dict(zip(stated, call.args[1 + count :], strict=True))
     buffers, scalars = [], []
     for argument in call.args[1 : 1 + count]:
         if isinstance(argument, Call) and isinstance(argument.args[0], Var):
@@ -166,6 +172,7 @@ def _launch(split: IRModule, call: Any) -> KernelLaunch:
         shared_bytes=_shared_bytes(device, "shared"),
         dynamic_shared_bytes=_shared_bytes(device, "shared.dyn"),
         cluster=_extents(entry, extents, "clusterCtaIdx"),
+        dependent=attrs.DEPENDENT_LAUNCH in parameters,
     )
 
 

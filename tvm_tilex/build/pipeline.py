@@ -115,7 +115,8 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
     def pipeline(mod: IRModule, ctx: Any) -> IRModule:
         target = _target(mod)
         own, foreign = _divided(mod)
-        realized = [*realization(target), transform.GuardDimensions()]
+        last = [transform.DependentLaunches(target), transform.GuardDimensions()]
+        realized = [*realization(target), *last]
         own = tvm.ir.transform.Sequential(realized, name="tilex.Realize")(own)
         own = tvm.ir.transform.Sequential(tvm_lowering(target.kind.name), name="tilex.Lower")(own)
         whole = own
@@ -133,9 +134,10 @@ def tilex_pipeline() -> tuple[Any, Any, Any]:
 
 
 def finalize_device_passes() -> Any:
-    """TVM's device finalizers behind the expansion of collectives."""
+    """TVM's device finalizers behind what only a device function can be told."""
     stock = tirx.compilation_pipeline.finalize_device_passes()
-    return tvm.ir.transform.Sequential([transform.LowerCollectives(), stock], name="tilex.Device")
+    own = [transform.LowerCollectives(), transform.CoherentParameters()]
+    return tvm.ir.transform.Sequential([*own, stock], name="tilex.Device")
 
 
 def _divided(mod: IRModule) -> tuple[IRModule, IRModule | None]:

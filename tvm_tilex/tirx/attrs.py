@@ -61,6 +61,7 @@ __all__ = [
     "ALIGNMENT",
     "BINDING",
     "BLOCK",
+    "DEPENDENT_LAUNCH",
     "DIMENSIONS",
     "DOMAIN",
     "DOT",
@@ -69,6 +70,7 @@ __all__ = [
     "GROUP_PLANS",
     "GROUP_REFUSAL",
     "ITERATIONS",
+    "LAUNCH_PARAMETERS",
     "NESTED",
     "OPTIONS",
     "OUTPUTS",
@@ -116,6 +118,10 @@ PROOF = "tilex.proof"
 PLAN = "tilex.plan"
 PLAN_REFUSAL = "tilex.plan_refusal"
 PRECISE = "tilex.requires_precise_math"
+# TVM's own: on a function, what its launches ask for; and the flag that one may overlap the kernel
+# before it, in TVM's spelling.
+LAUNCH_PARAMETERS = "tirx.kernel_launch_params"
+DEPENDENT_LAUNCH = "tirx.use_programtic_dependent_launch"
 
 
 def annotation(loop: Any, key: str) -> Any:

@@ -16,6 +16,7 @@ __all__ = [
     "cluster",
     "exponential",
     "extremum",
+    "grid_dependency",
     "pair_extremum",
     "rounding",
     "warp_extremum",
@@ -103,6 +104,20 @@ __device__ __forceinline__ void tilex_cluster_receive(void* mailbox) {
 }
 """,
 }
+
+
+def grid_dependency(call: Any) -> Any:
+    """Let the next kernel be launched where there is room, and wait for those before this one.
+
+    PTX ISA 7.8, compute capability 9.0. Nothing where the launch does not allow the overlap.
+    """
+    source = """
+__device__ __forceinline__ void tilex_grid_dependency() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+"""
+    return compat.cuda_function("tilex_grid_dependency", source=source, dtype="void")
 
 
 def cluster(function: str) -> Lowering:

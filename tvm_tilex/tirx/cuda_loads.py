@@ -1,6 +1,6 @@
 """Loads that say how the caches should treat them, as device functions in CUDA's text.
 
-For memory that nothing writes while the kernel runs: see :mod:`tvm_tilex.transform.cache_hints`.
+For memory that the kernel does not write: see :mod:`tvm_tilex.transform.cache_hints`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ __all__ = [
     "load_kept_scalar",
     "load_last",
     "load_streamed",
+    "load_streamed_coherently",
     "shifted",
 ]
 
@@ -24,6 +25,16 @@ __forceinline__ __device__ void tilex_load_streamed_16(void* to, const void* fro
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
       : "l"(__cvta_generic_to_global(from)));
+  *static_cast<uint4*>(to) = value;
+}
+"""
+# Of memory that an earlier kernel may write while this one waits for it: stays behind the wait.
+_LOAD_STREAMED_COHERENTLY = """
+__forceinline__ __device__ void tilex_load_streamed_coherently_16(void* to, const void* from) {
+  uint4 value;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(__cvta_generic_to_global(from)));
   *static_cast<uint4*>(to) = value;
 }
 """
@@ -77,6 +88,13 @@ def load_streamed(to: Any, source: Any) -> Any:
     """
     pointers = tirx.address_of(to), tirx.address_of(source)
     return cuda_function("tilex_load_streamed_16", *pointers, source=_LOAD_STREAMED, dtype="void")
+
+
+def load_streamed_coherently(to: Any, source: Any) -> Any:
+    """Load 16 bytes likewise, where kernels before this one may write them until it has waited."""
+    name, source_text = "tilex_load_streamed_coherently_16", _LOAD_STREAMED_COHERENTLY
+    pointers = tirx.address_of(to), tirx.address_of(source)
+    return cuda_function(name, *pointers, source=source_text, dtype="void")
 
 
 def load_kept(to: Any, source: Any) -> Any:

@@ -67,6 +67,8 @@ CLUSTER_WAIT = "tilex.cluster_wait"
 CLUSTER_SEND = "tilex.cluster_send"
 CLUSTER_RECEIVE = "tilex.cluster_receive"
 _CLUSTER = (CLUSTER_PREPARE, CLUSTER_ARRIVE, CLUSTER_WAIT, CLUSTER_SEND, CLUSTER_RECEIVE)
+# Lets the next kernel of the stream be launched, then waits until those before have ended.
+GRID_DEPENDENCY = "tilex.grid_dependency"
 # Asks for a cache line: address, 0 to read or 1 to write, level (3 is the nearest), 1 for data.
 PREFETCH = "tilex.prefetch"
 # Its operand, never fused into a consumer (LLVM only; elsewhere the operand itself).
@@ -158,6 +160,9 @@ def register() -> None:
         compat.register_op(op, "cluster synchronization", effect=compat.OPAQUE, vectorizable=False)
         rule = cuda_functions.cluster(op.replace(".", "_"))
         compat.register_intrin_lowering(op, target="cuda", f=rule, level=99)
+    compat.register_op(GRID_DEPENDENCY, "wait of a grid", effect=compat.OPAQUE, vectorizable=False)
+    rule = cuda_functions.grid_dependency
+    compat.register_intrin_lowering(GRID_DEPENDENCY, target="cuda", f=rule, level=99)
     register_elementary()
     compat.register_intrin_lowering(FMA, target="default", f=_fma, level=99)
     compat.register_intrin_lowering(FMA, target="llvm", f=_llvm_fma, level=99)
@@ -189,6 +194,7 @@ def _script_namespace() -> types.SimpleNamespace:
         *FUNCTIONS.values(),
         *SCALEF.values(),
         PREFETCH,
+        GRID_DEPENDENCY,
     )
     return types.SimpleNamespace(**{op.split(".")[1]: constructor(op) for op in ops})
 
@@ -252,6 +258,7 @@ def _unequal(call: Any) -> Any:
 _FIXED = {
     WRAP_INT32: "int32",
     PREFETCH: "void",
+    GRID_DEPENDENCY: "void",
     WIDEN: "float32",
     **dict.fromkeys(_COMPARISONS, "bool"),
     **dict.fromkeys(_CLUSTER, "void"),

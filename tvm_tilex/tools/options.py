@@ -65,6 +65,11 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=None,
             help="Consider SIMD-group maps; the target decides by default.",
         ),
+        click.option(
+            "--dependent-launch",
+            is_flag=True,
+            help="Launches may overlap the kernels they follow (CUDA, compute capability 9.0).",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--seed", default=0, show_default=True, help="Seed of the random inputs."),
         click.option(
@@ -106,6 +111,7 @@ def compile_options(
     programs_per_subgroup: int,
     stripe_storage: str | None,
     peeled_rows: bool | None,
+    dependent_launch: bool,
     materialization: str | None,
 ) -> CompileOptions:
     """The compile options that the command line states."""
@@ -119,5 +125,6 @@ def compile_options(
         reduction_programs_per_subgroup=programs_per_subgroup,
         reduction_stripe_storage=stripe_storage,
         reduction_peeled_rows=peeled_rows,
+        dependent_launch=dependent_launch,
         shared_tile_materialization=materialization,  # type: ignore[arg-type]
     )

@@ -8,6 +8,8 @@ from typing import Any
 _PASSES = {
     "BlockPrograms": "tvm_tilex.transform.block_programs",
     "CanonicalizeReductions": "tvm_tilex.transform.canonicalize_reductions",
+    "CoherentParameters": "tvm_tilex.transform.dependent_launches",
+    "DependentLaunches": "tvm_tilex.transform.dependent_launches",
     "ElementaryFunctions": "tvm_tilex.transform.elementary_functions",
     "FenceProducts": "tvm_tilex.transform.fence_products",
     "NarrowResults": "tvm_tilex.transform.narrow_results",

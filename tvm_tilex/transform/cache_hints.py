@@ -8,7 +8,7 @@ cache (``ld.global.nc.L1::no_allocate``: PTX ISA 7.4, compute capability 7.0).
 (``evict_first`` in both).
 
 Legal for memory that nothing writes while the kernel runs: the noalias contract, and no store in
-the function itself.
+the function itself. A kernel that waits for those before it loads coherently, behind the wait.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ class MapSubgroups:
                 raise MappingError(f"{func.attrs['global_symbol']}: {covered.reason}")
         written = written_buffers(admission.program.body)
         rows = _peeled_rows(admission.program, plan, facts, wanted)
-        vectors = VectorAccess(**wanted.vectors, written=written, rows=rows)
+        coherent = wanted.options.dependent_launch
+        vectors = VectorAccess(**wanted.vectors, written=written, rows=rows, coherent=coherent)
         mapper = SubgroupMapper.of(
             admission.program,
             plan,

@@ -77,6 +77,9 @@ class CompileOptions:
     cost_policy
         Name of the policy that scores legal candidates; ``default`` is ``analytic`` on Metal and
         ``occupancy``, fitted to measurements, on CUDA.
+    dependent_launch
+        Whether the kernels may be launched before those they follow have ended; they wait for them
+        before they touch memory (CUDA of compute capability 9.0 and later, else an error).
     dynamic_rows
         Whether a direct call compiles for any number of rows, where the kernel allows it, or for
         its own shapes. ``tx.compile`` does what its specs say.
@@ -102,6 +105,7 @@ class CompileOptions:
     max_reduction_striped_scalars_per_worker: int = 64
     max_thread_candidates: int = 256
     cost_policy: str = "default"
+    dependent_launch: bool = False
     dynamic_rows: bool = True
 
     def __post_init__(self) -> None:
@@ -128,6 +132,12 @@ class CompileOptions:
             value = getattr(self, name)
             rule = f"{', '.join(map(str, choices[:-1]))} or {choices[-1]}"
             _require(self, name, _is_count(value) and value in choices, rule)
+        _require(
+            self,
+            "dependent_launch",
+            isinstance(self.dependent_launch, bool),
+            "True or False",
+        )
         for name in ("max_reduction_striped_scalars_per_worker", "max_thread_candidates"):
             value = getattr(self, name)
             _require(self, name, _is_count(value) and value > 0, "a positive integer")

@@ -63,6 +63,7 @@ from tvm_tilex.tirx.cuda_loads import (
     load_kept_scalar,
     load_last,
     load_streamed,
+    load_streamed_coherently,
     shifted,
 )
 from tvm_tilex.transform.cache_hints import CacheHints
@@ -83,8 +84,8 @@ class VectorAccess:
 
     Those of bfloat16 have ``max_bfloat16_lanes`` at most. ``written`` are the buffers that the
     function stores to, ``rows`` the rows of a plan that peels them; ``hints`` say how the caches
-    should treat views; ``alignment`` collects, by parameter name, the bytes that its base must be a
-    multiple of.
+    should treat views, and ``coherent`` that earlier kernels may write them until this one has
+    waited; ``alignment`` collects, by parameter name, the bytes that a base must be a multiple of.
     """
 
     max_lanes: int
@@ -93,6 +94,7 @@ class VectorAccess:
     written: frozenset[Any] = frozenset()
     rows: PeeledRows | None = None
     hints: CacheHints = field(default_factory=CacheHints)
+    coherent: bool = False
     alignment: dict[str, int] = field(default_factory=dict)
     _pending: bool = False
 
@@ -279,7 +281,7 @@ class VectorAccess:
 
     def _hint(self, memory: Any, result: bool) -> Callable[[Any, Any], Any] | None:
         if memory in self.hints.streamed:
-            return load_streamed
+            return load_streamed_coherently if self.coherent else load_streamed
         if memory in self.hints.repeated:
             return load_last if result else load_kept
         return load_kept if memory in self.hints.kept else None
