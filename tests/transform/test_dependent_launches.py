@@ -5,10 +5,13 @@ import subprocess
 
 import cuda_on_cpu
 import pytest
+from tvm import te, topi
 
 import tvm_tilex as tx
 from tvm_tilex import kernels
 from tvm_tilex.build import cuda_toolchain
+from tvm_tilex.build.metal_compile import source_only
+from tvm_tilex.build.target import resolve_target
 from tvm_tilex.errors import OptionError
 from tvm_tilex.kernels import composed
 from tvm_tilex.tirx.compat import tvm
@@ -138,6 +141,19 @@ def test_composed_groups_wait(name):
     specs = entry.specs(extents, "float16")
     artifact = tx.compile(entry.kernel, *specs, target="cuda", options=DEPENDENT, **constants)
     assert artifact.group_plans and waits_first(artifact) == 1
+
+
+def test_reductions_of_existing_programs_wait():
+    x = te.placeholder((64, 1024), "float32", name="x")
+    function = te.create_prim_func([x, topi.nn.softmax(x)]).with_attr("global_symbol", "rows")
+    target = resolve_target("cuda")
+    schedule = tx.transform.ScheduleReductions("unordered_tree", target=target, options=DEPENDENT)
+    module = schedule(tvm.IRModule({"rows": function}))
+    assert [outcome.reason for outcome in schedule.report] == [None]
+    with source_only():
+        built = tvm.compile(module, target=target, tir_pipeline="tilex")
+    (text,) = kernels_of(built.mod.imports[0].inspect_source())
+    assert text.split("{", 1)[1].lstrip().startswith("tilex_grid_dependency();")
 
 
 @pytest.mark.parametrize(
