@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tvm_tilex.errors import ArgumentError, OptionError, VerifyError
-from tvm_tilex.ir.dimensions import bind_shapes, dimensions_of, restrict
+from tvm_tilex.errors import OptionError, VerifyError
 from tvm_tilex.ir.index import (
     INDEX_OPERATORS,
     Dimension,
     Index,
     IndexConstant,
     ProgramCoordinate,
-    most,
 )
+from tvm_tilex.ir.interp_arrays import at_shapes, memory_of
 from tvm_tilex.ir.interp_elementwise import Array, apply, constant, convert
 from tvm_tilex.ir.interp_reduce import reduce_last
+from tvm_tilex.ir.interp_tiles import Frame, Tile, along, both, choose, spread
 from tvm_tilex.ir.ops import ElementOp
 from tvm_tilex.ir.print import format_statement
 from tvm_tilex.ir.program import (
@@ -50,7 +49,6 @@ from tvm_tilex.ir.program import (
     Repartition,
     Statement,
     Store,
-    View,
     ViewAccess,
     Write,
     state_dtype,
@@ -108,104 +106,11 @@ def interpret(
     if seed < 0:
         raise OptionError(f"seed is {seed}; it is not negative")
     verify(program)
-    program = _at_shapes(program, arrays)
-    memory = _memory(program.views, arrays, precision)
+    program = at_shapes(program, arrays)
+    memory = memory_of(program.views, arrays, precision)
     with np.errstate(all="ignore"):
-        _Machine(program, memory, precision, seed).run(program.body, _Frame())
+        _Machine(program, memory, precision, seed).run(program.body, Frame())
     return tuple(memory[v.name] for v in program.views if v.access is not ViewAccess.read)
-
-
-def _at_shapes(program: Program, arrays: Sequence[Any] | Mapping[str, Any]) -> Program:
-    """The program with its dynamic dimensions fixed to the extents of the arrays."""
-    dynamic = dimensions_of(program.views)
-    if not dynamic:
-        return program
-    given = dict(arrays) if isinstance(arrays, Mapping) else _by_name(program.views, arrays)
-    shapes = [
-        None if given.get(view.name) is None else np.shape(given[view.name])
-        for view in program.views
-    ]
-    values = bind_shapes(program.views, shapes, program.name)
-    missing = [d.name for d in dynamic if d.name not in values]
-    if missing:
-        raise ArgumentError(f"no array gives the dynamic extent {missing[0]!r}")
-    return restrict(program, values)
-
-
-def _memory(
-    views: tuple[View, ...], arrays: Sequence[Any] | Mapping[str, Any], precision: str
-) -> dict[str, Array]:
-    """Map each view name to its array: converted copies, safe to write to."""
-    given = dict(arrays) if isinstance(arrays, Mapping) else _by_name(views, arrays)
-    unknown = [name for name in given if name not in {view.name for view in views}]
-    if unknown:
-        raise ArgumentError(f"there is no view {unknown[0]!r}")
-    return {view.name: _storage(view, given.get(view.name), precision) for view in views}
-
-
-def _by_name(views: tuple[View, ...], arrays: Sequence[Any]) -> dict[str, Any]:
-    read = [view for view in views if view.access is not ViewAccess.write]
-    # As many arrays as there are views to read: the out views are left out everywhere.
-    targets = read if len(arrays) == len(read) else views
-    if len(arrays) > len(targets):
-        raise ArgumentError(f"{len(arrays)} arrays are given for {len(views)} views")
-    return {view.name: array for view, array in zip(targets, arrays, strict=False)}
-
-
-def _storage(view: View, given: Any, precision: str) -> Array:
-    dtype = numpy_dtype(view.dtype, precision)
-    if given is None:
-        if view.access is not ViewAccess.write:
-            raise ArgumentError(f"view {view.name!r} is {view.access.value} and has no array")
-        fill = math.nan if view.dtype.is_float else 0
-        if view.dtype.is_integer:
-            fill = np.iinfo(dtype).max
-        return np.full(view.shape, fill, dtype)
-    array = np.asarray(given)
-    if array.shape != view.shape:
-        raise ArgumentError(f"view {view.name!r} has the shape {view.shape}, not {array.shape}")
-    if array.dtype not in (numpy_dtype(view.dtype), dtype):
-        raise ArgumentError(f"view {view.name!r} holds {view.dtype}, not {array.dtype}")
-    if view.access is ViewAccess.read:
-        return array.astype(dtype, copy=False)
-    return array.astype(dtype, order="C", copy=True)
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """``data`` has the enclosing nests' dimensions (each 1 or the batch's), then the axes'.
-
-    ``valid`` is None when every element is active (the ``predicate`` policy); otherwise a bool
-    array of ``data``'s rank that broadcasts to it.
-    """
-
-    axes: tuple[Axis, ...]
-    data: Array
-    valid: Array | None = None
-
-
-class _Frame:
-    """The nests around the running statement, and the values defined so far in them."""
-
-    def __init__(self, outer: _Frame | None = None) -> None:
-        self.depth: int = 0 if outer is None else outer.depth + 1
-        self.batch: int = 1 if outer is None else outer.batch
-        self.coordinates: dict[tuple[int, int], Array] = dict(outer.coordinates) if outer else {}
-        self.values: dict[int, _Tile] = dict(outer.values) if outer else {}
-        self.memories: dict[int, _Tile] = dict(outer.memories) if outer else {}
-        self.axes: dict[int, tuple[Axis, ...]] = dict(outer.axes) if outer else {}
-        # Which programs run at all (a pipeline may stop earlier for some); None: every one.
-        self.running: Array | None = outer.running if outer else None
-
-    def enter(self, nest: Parallel, first: int, count: int) -> _Frame:
-        """Frame of programs ``first .. first + count`` of ``nest``, numbered row-major."""
-        inner = _Frame(self)
-        inner.batch = self.batch * count
-        shape = tuple(axis.extent for axis in nest.axes)
-        places = np.unravel_index(np.arange(first, first + count), shape) if shape else ()
-        for dimension, place in enumerate(places):
-            inner.coordinates[nest.nest, dimension] = place.reshape((1,) * self.depth + (count,))
-        return inner
 
 
 class _Machine:
@@ -217,7 +122,7 @@ class _Machine:
         self._precision = precision
         self._seed = seed
 
-    def run(self, body: tuple[Statement, ...], frame: _Frame) -> None:
+    def run(self, body: tuple[Statement, ...], frame: Frame) -> None:
         for statement in body:
             if isinstance(statement, Parallel):
                 self._nest(statement, frame)
@@ -234,7 +139,7 @@ class _Machine:
             else:
                 frame.values[statement.result.number] = self._define(statement, frame)
 
-    def _nest(self, nest: Parallel, frame: _Frame) -> None:
+    def _nest(self, nest: Parallel, frame: Frame) -> None:
         programs = math.prod(axis.extent for axis in nest.axes)
         results = (value for statement in walk(nest.body) for value in defined(statement))
         largest = max((value.type.elements for value in results), default=1)
@@ -244,7 +149,7 @@ class _Machine:
 
     # Groups.
 
-    def _pipeline(self, pipeline: Pipeline, frame: _Frame) -> None:
+    def _pipeline(self, pipeline: Pipeline, frame: Frame) -> None:
         pairs = zip(pipeline.state, pipeline.initial, strict=True)
         state = [self._tile(first, value.type.axes, frame) for value, first in pairs]
         stop = None if pipeline.stop is None else self._index(pipeline.stop, frame)
@@ -254,30 +159,30 @@ class _Machine:
             going = None if stop is None else step < stop
             if going is not None and not going.any():
                 continue  # programs of a batch may stop at different iterations
-            frame.running = _both(everyone, going)
+            frame.running = both(everyone, going)
             for value, tile in zip(pipeline.state, state, strict=True):
                 frame.values[value.number] = tile
             self.run(pipeline.body, frame)
             following = zip(pipeline.state, pipeline.next, state, strict=True)
             state = [
-                _choose(going, self._tile(new, value.type.axes, frame), old, frame.depth)
+                choose(going, self._tile(new, value.type.axes, frame), old, frame.depth)
                 for value, new, old in following
             ]
         frame.running = everyone
         for result, tile in zip(pipeline.results, state, strict=True):
             frame.values[result.number] = tile
 
-    def _tile(self, operand: Operand, axes: tuple[Axis, ...], frame: _Frame) -> _Tile:
+    def _tile(self, operand: Operand, axes: tuple[Axis, ...], frame: Frame) -> Tile:
         dtype = operand.dtype if isinstance(operand, Constant) else operand.type.dtype
         data, valid = self._operand(operand, dtype, axes, frame)
-        return _Tile(axes, data, valid)
+        return Tile(axes, data, valid)
 
-    def _write(self, write: Write, frame: _Frame) -> None:
+    def _write(self, write: Write, frame: Frame) -> None:
         new = self._tile(write.value, frame.axes[write.number], frame)
         old = frame.memories.get(write.number, new)
-        frame.memories[write.number] = _choose(frame.running, new, old, frame.depth)
+        frame.memories[write.number] = choose(frame.running, new, old, frame.depth)
 
-    def _dot(self, statement: Dot, frame: _Frame) -> _Tile:
+    def _dot(self, statement: Dot, frame: Frame) -> Tile:
         """Sum in the state's type over the contracted axis, then the accumulator."""
         axes, depth = statement.result.type.axes, frame.depth
         wide = numpy_dtype(state_dtype(statement.a.type.dtype), self._precision)
@@ -297,13 +202,13 @@ class _Machine:
             operands.append([*nests, *(names[axis] for axis in operand.type.axes)])
         product = np.einsum(*operands, [*nests, *(names[a] for a in axes)], optimize=True)
         start, _ = self._operand(statement.accumulator, statement.result.type.dtype, axes, frame)
-        return _Tile(axes, np.asarray(start + product, wide))
+        return Tile(axes, np.asarray(start + product, wide))
 
-    def _define(self, statement: Definition, frame: _Frame) -> _Tile:
+    def _define(self, statement: Definition, frame: Frame) -> Tile:
         if isinstance(statement, Full):
             value = constant(statement.value, statement.result.type.dtype, self._precision)
             axes = statement.result.type.axes
-            return _Tile(axes, value.reshape((1,) * (frame.depth + len(axes))))
+            return Tile(axes, value.reshape((1,) * (frame.depth + len(axes))))
         if isinstance(statement, Read):
             return frame.memories[statement.number]
         if isinstance(statement, Dot):
@@ -322,20 +227,20 @@ class _Machine:
 
     # Memory.
 
-    def _load(self, load: Load, frame: _Frame) -> _Tile:
+    def _load(self, load: Load, frame: Frame) -> Tile:
         array = self._memory[load.view]
         axes = load.result.type.axes
         places, inside = self._places(load, axes, frame)
         if inside is None:
-            return _Tile(axes, np.asarray(array[tuple(places)]))
+            return Tile(axes, np.asarray(array[tuple(places)]))
         if array.size == 0:
             data = np.zeros(np.broadcast_shapes(*(p.shape for p in places)), array.dtype)
         else:
             clipped = [p.clip(0, n - 1) for p, n in zip(places, array.shape, strict=True)]
             data = np.where(inside, array[tuple(clipped)], array.dtype.type(0))
-        return _Tile(axes, data, inside if load.bounds is BoundsPolicy.predicate else None)
+        return Tile(axes, data, inside if load.bounds is BoundsPolicy.predicate else None)
 
-    def _store(self, store: Store, frame: _Frame) -> None:
+    def _store(self, store: Store, frame: Frame) -> None:
         array = self._memory[store.view]
         axes = tuple(axis for axis in store.dimensions if axis is not None)
         places, inside = self._places(store, axes, frame)
@@ -355,7 +260,7 @@ class _Machine:
         array[tuple(place[keep] for place in places)] = value[keep]
 
     def _places(
-        self, access: Load | Store, axes: tuple[Axis, ...], frame: _Frame
+        self, access: Load | Store, axes: tuple[Axis, ...], frame: Frame
     ) -> tuple[list[Array], Array | None]:
         """Index arrays per view dimension, and where they all lie inside (None: everywhere)."""
         shape = self._views[access.view].shape
@@ -365,7 +270,7 @@ class _Machine:
             place = self._index(origin, frame)
             place = place.reshape(place.shape + (1,) * len(axes))
             if axis is not None:
-                place = place + _along(axis, axes, frame.depth)
+                place = place + along(axis, axes, frame.depth)
             within = (place >= 0) & (place < shape[number])
             if not within.all():
                 self._refuse(access, number, place[~within])
@@ -383,7 +288,7 @@ class _Machine:
             location=access.location,
         )
 
-    def _index(self, index: Index, frame: _Frame) -> Array:
+    def _index(self, index: Index, frame: Frame) -> Array:
         """Value of an index for every program of the batch, of rank ``frame.depth``."""
         if isinstance(index, IndexConstant):
             return np.full((1,) * frame.depth, index.value, np.int64)
@@ -397,25 +302,25 @@ class _Machine:
     # Tiles.
 
     def _operand(
-        self, operand: Operand, dtype: DType, axes: tuple[Axis, ...], frame: _Frame
+        self, operand: Operand, dtype: DType, axes: tuple[Axis, ...], frame: Frame
     ) -> tuple[Array, Array | None]:
         """Data and validity, laid out over the frame's nests and ``axes``."""
         if isinstance(operand, Constant):
             scalar = constant(operand.value, dtype, self._precision)
             return scalar.reshape((1,) * (frame.depth + len(axes))), None
         tile = frame.values[operand.number]
-        valid = None if tile.valid is None else _spread(tile.valid, tile.axes, axes, frame.depth)
-        return _spread(tile.data, tile.axes, axes, frame.depth), valid
+        valid = None if tile.valid is None else spread(tile.valid, tile.axes, axes, frame.depth)
+        return spread(tile.data, tile.axes, axes, frame.depth), valid
 
-    def _coordinate(self, statement: Coordinate, frame: _Frame) -> _Tile:
+    def _coordinate(self, statement: Coordinate, frame: Frame) -> Tile:
         axes = statement.result.type.axes
         place = self._index(statement.offset, frame)
         place = place.reshape(place.shape + (1,) * len(axes))
         if statement.axis is not None:
-            place = place + _along(statement.axis, axes, frame.depth)
-        return _Tile(axes, place.astype(numpy_dtype(statement.result.type.dtype)))
+            place = place + along(statement.axis, axes, frame.depth)
+        return Tile(axes, place.astype(numpy_dtype(statement.result.type.dtype)))
 
-    def _elementwise(self, statement: Elementwise, frame: _Frame) -> _Tile:
+    def _elementwise(self, statement: Elementwise, frame: Frame) -> Tile:
         axes, result = statement.result.type.axes, statement.result.type.dtype
         dtypes = [o.dtype if isinstance(o, Constant) else o.type.dtype for o in statement.operands]
         operands = [
@@ -426,10 +331,10 @@ class _Machine:
         valid = np.logical_and.reduce(np.broadcast_arrays(*masks)) if masks else None
         data = [array for array, _ in operands]
         if statement.op is ElementOp.cast:
-            return _Tile(axes, convert(data[0], dtypes[0], result, self._precision), valid)
-        return _Tile(axes, apply(statement.op, data, result, self._precision), valid)
+            return Tile(axes, convert(data[0], dtypes[0], result, self._precision), valid)
+        return Tile(axes, apply(statement.op, data, result, self._precision), valid)
 
-    def _reduce(self, statement: Reduce, frame: _Frame) -> _Tile:
+    def _reduce(self, statement: Reduce, frame: Frame) -> Tile:
         dtype = statement.source.type.dtype
         axes = statement.result.type.axes
         data, valid = self._operand(statement.source, dtype, (*axes, statement.axis), frame)
@@ -439,9 +344,9 @@ class _Machine:
             state = np.where(valid, state, state.dtype.type(identity))
         seed = (self._seed, statement.result.number)
         total = reduce_last(state, statement.combiner, statement.policy, identity, seed)
-        return _Tile(axes, total.astype(numpy_dtype(dtype, self._precision), copy=False))
+        return Tile(axes, total.astype(numpy_dtype(dtype, self._precision), copy=False))
 
-    def _gather(self, statement: Gather, frame: _Frame) -> _Tile:
+    def _gather(self, statement: Gather, frame: Frame) -> Tile:
         axes, depth = statement.result.type.axes, frame.depth
         dtype, extent = statement.source.type.dtype, statement.axis.extent
         index, index_valid = self._operand(statement.index, dtype, axes, frame)
@@ -458,38 +363,8 @@ class _Machine:
             places.append(np.arange(source.shape[nest]).reshape(shape))
         for axis in source_axes:
             gathered = axis == statement.axis
-            places.append(index.clip(0, extent - 1) if gathered else _along(axis, axes, depth))
+            places.append(index.clip(0, extent - 1) if gathered else along(axis, axes, depth))
         if active is not None:
             selects = selects & active[tuple(places)]
         fill = constant(statement.fill, dtype, self._precision)
-        return _Tile(axes, np.where(selects, source[tuple(places)], fill), index_valid)
-
-
-def _both(a: Array | None, b: Array | None) -> Array | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return np.asarray(a & b)
-
-
-def _choose(going: Array | None, new: _Tile, old: _Tile, depth: int) -> _Tile:
-    """``new`` for the programs that are going, ``old`` for the others."""
-    if going is None or new is old:
-        return new
-    mask = going.reshape(going.shape + (1,) * (new.data.ndim - depth))
-    return _Tile(new.axes, np.where(mask, new.data, old.data), new.valid)
-
-
-def _along(axis: Axis, axes: tuple[Axis, ...], depth: int) -> Array:
-    """0 .. extent along ``axis`` of an array over ``depth`` nests and ``axes``."""
-    shape = [1] * depth + [axis.extent if a == axis else 1 for a in axes]
-    return np.arange(most(axis.extent)).reshape(shape)
-
-
-def _spread(array: Array, own: tuple[Axis, ...], axes: tuple[Axis, ...], depth: int) -> Array:
-    """Lay ``array`` out over ``depth`` nests and ``axes``, with 1 where it does not vary."""
-    nests = array.ndim - len(own)
-    order = [own.index(axis) for axis in axes if axis in own]
-    array = array.transpose(*range(nests), *(nests + place for place in order))
-    lead = array.shape[:nests] + (1,) * (depth - nests)
-    extents = iter(array.shape[nests:])
-    return array.reshape(lead + tuple(next(extents) if axis in own else 1 for axis in axes))
+        return Tile(axes, np.where(selects, source[tuple(places)], fill), index_valid)
