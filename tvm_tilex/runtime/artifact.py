@@ -9,23 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tvm_tilex.analysis.in_place import runs_in_place
 from tvm_tilex.analysis.proof_record import ProofRecord
 from tvm_tilex.build.device_artifact import DeviceArtifact
 from tvm_tilex.build.schedule import Variant
 from tvm_tilex.build.target import system_has
 from tvm_tilex.errors import ArgumentError, TargetError
 from tvm_tilex.ir import (
-    BoundsPolicy,
     Dimension,
-    Load,
     Parallel,
     Program,
-    ProgramCoordinate,
-    Store,
     ViewAccess,
 )
 from tvm_tilex.ir.dimensions import bind_shapes, dimensions_of, fixed_views
-from tvm_tilex.ir.walk import walk
 from tvm_tilex.lowering import SharedTileMaterialization
 from tvm_tilex.plan.cooperative import CooperativePlan
 from tvm_tilex.plan.group_plan import GroupPlan
@@ -396,7 +392,7 @@ class Artifact:
                         f"{pair} are the same array; the SIMD-group map that was requested needs "
                         "distinct ones"
                     )
-                if not _runs_in_place(self.tile_ir, written.name, other.name):
+                if not runs_in_place(self.tile_ir, written.name, other.name):
                     raise ArgumentError(
                         f"{pair} are the same array, but a program reads what another writes"
                     )
@@ -411,41 +407,3 @@ class Artifact:
         return self.recompile(
             replace(self.options, noalias=False, shared_tile_materialization=preserve)
         )
-
-
-def _runs_in_place(program: Program, written: str, other: str) -> bool:
-    """Whether no element of the shared array is touched by two programs.
-
-    Either every access is of one and the same region, or the accesses of one root nest agree on
-    dimensions that single out the program: there, each is at exactly the program's coordinate.
-    """
-    if any(program.view(view).bounds is not BoundsPolicy.checked for view in (written, other)):
-        return False
-    roots = [root for root in program.body if isinstance(root, Parallel)]
-    touching = [(root, found) for root in roots if (found := _accesses(root, (written, other)))]
-    if len(touching) != 1:
-        return False
-    ((root, accesses),) = touching
-    if len({(access.origin, access.dimensions) for access in accesses}) == 1:
-        return True
-    own = {
-        coordinate.dimension
-        for dimension, coordinate in enumerate(accesses[0].origin)
-        if isinstance(coordinate, ProgramCoordinate)
-        and coordinate.nest == root.nest
-        and all(_at(access, dimension, coordinate) for access in accesses)
-    }
-    return all(axis.extent == 1 or d in own for d, axis in enumerate(root.axes))
-
-
-def _accesses(root: Parallel, views: tuple[str, str]) -> list[Load | Store]:
-    return [
-        statement
-        for statement in walk(root.body)
-        if isinstance(statement, (Load, Store)) and statement.view in views
-    ]
-
-
-def _at(access: Load | Store, dimension: int, coordinate: ProgramCoordinate) -> bool:
-    axis = access.dimensions[dimension]
-    return access.origin[dimension] == coordinate and (axis is None or axis.extent == 1)
