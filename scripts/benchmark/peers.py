@@ -196,8 +196,7 @@ def behind(record):
     found = []
     for cell, rows in cells.items():
         rate = {r["implementation"]: r["fraction"] for r in rows if r["status"] == "measured"}
-        ours = rate.pop("tilex", None)
-        rate.pop("tilex-dependent", None)
+        ours, _ = (rate.pop(name, None) for name in OURS)
         best = max(rate, key=rate.get, default=None)
         if ours is None or (best is not None and ours < rate[best]):
             found.append((cell, ours, best, rate.get(best)))

@@ -18,25 +18,14 @@ __all__ = [
     "shifted",
 ]
 
-# Not volatile: the memory is nobody's to write, so that loads may move past anything.
 _LOAD_STREAMED = """
-__forceinline__ __device__ void tilex_load_streamed_16(void* to, const void* from) {
+__forceinline__ __device__ void {name}(void* to, const void* from) {{
   uint4 value;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  {asm}("{load}.L1::no_allocate.v4.u32 {{%0, %1, %2, %3}}, [%4];"
       : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
       : "l"(__cvta_generic_to_global(from)));
   *static_cast<uint4*>(to) = value;
-}
-"""
-# Of memory that an earlier kernel may write while this one waits for it: stays behind the wait.
-_LOAD_STREAMED_COHERENTLY = """
-__forceinline__ __device__ void tilex_load_streamed_coherently_16(void* to, const void* from) {
-  uint4 value;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(__cvta_generic_to_global(from)));
-  *static_cast<uint4*>(to) = value;
-}
+}}
 """
 # Volatile, so that what is loaded early stays in front of what it should overlap.
 _LOAD_PRIORITY = """
@@ -86,15 +75,16 @@ def load_streamed(to: Any, source: Any) -> Any:
 
     They take no place in the first-level cache (PTX ISA 7.4, compute capability 7.0).
     """
-    pointers = tirx.address_of(to), tirx.address_of(source)
-    return cuda_function("tilex_load_streamed_16", *pointers, source=_LOAD_STREAMED, dtype="void")
+    # Not volatile: the memory is nobody's to write, so that loads may move past anything.
+    text = _LOAD_STREAMED.format(name="tilex_load_streamed_16", asm="asm", load="ld.global.nc")
+    return _loaded("tilex_load_streamed_16", text, to, source)
 
 
 def load_streamed_coherently(to: Any, source: Any) -> Any:
     """Load 16 bytes likewise, where kernels before this one may write them until it has waited."""
-    name, source_text = "tilex_load_streamed_coherently_16", _LOAD_STREAMED_COHERENTLY
-    pointers = tirx.address_of(to), tirx.address_of(source)
-    return cuda_function(name, *pointers, source=source_text, dtype="void")
+    name = "tilex_load_streamed_coherently_16"
+    text = _LOAD_STREAMED.format(name=name, asm="asm volatile", load="ld.global")
+    return _loaded(name, text, to, source)
 
 
 def load_kept(to: Any, source: Any) -> Any:
@@ -108,8 +98,12 @@ def load_last(to: Any, source: Any) -> Any:
 
 
 def _load_with(name: str, priority: str, to: Any, source: Any) -> Any:
+    return _loaded(name, _LOAD_PRIORITY.format(name=name, priority=priority), to, source)
+
+
+def _loaded(name: str, text: str, to: Any, source: Any) -> Any:
+    """A call of the device function ``name``, which loads from ``source`` into ``to``."""
     pointers = tirx.address_of(to), tirx.address_of(source)
-    text = _LOAD_PRIORITY.format(name=name, priority=priority)
     return cuda_function(name, *pointers, source=text, dtype="void")
 
 

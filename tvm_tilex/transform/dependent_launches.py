@@ -29,18 +29,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_tilex.analysis.purity import calls
 from tvm_tilex.errors import OptionError
 from tvm_tilex.tirx import attrs
-from tvm_tilex.tirx.compat import (
-    Call,
-    IRModule,
-    Op,
-    PrimFunc,
-    call,
-    structural_map,
-    structural_walk,
-    tirx,
-)
+from tvm_tilex.tirx.compat import IRModule, PrimFunc, call, structural_map, tirx
 from tvm_tilex.tirx.register import GRID_DEPENDENCY
 from tvm_tilex.transform.common import is_stage, sequence, tilex_pass
 from tvm_tilex.transform.realization import Realization, realization_of
@@ -75,18 +67,11 @@ class CoherentParameters:
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: Any) -> PrimFunc:
         """Say no more that the parameters do not overlap."""
-        return func.without_attr("tirx.noalias") if _waits(func.body) else func
-
-
-def _waits(body: Any) -> bool:
-    found: list[Any] = []
-
-    def visit(call: Call) -> None:
-        if isinstance(call.op, Op) and call.op.name == GRID_DEPENDENCY:
-            found.append(call)
-
-    structural_walk(body, (Call, visit))
-    return bool(found)
+        flags = func.attrs.get(attrs.LAUNCH_PARAMETERS, ()) if func.attrs else ()
+        # Others launched so, with waits of their own, keep what their authors said.
+        if attrs.DEPENDENT_LAUNCH in map(str, flags) and GRID_DEPENDENCY in calls(func.body):
+            return func.without_attr("tirx.noalias")
+        return func
 
 
 def _require_support(realization: Realization) -> None:

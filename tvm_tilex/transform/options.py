@@ -132,12 +132,8 @@ class CompileOptions:
             value = getattr(self, name)
             rule = f"{', '.join(map(str, choices[:-1]))} or {choices[-1]}"
             _require(self, name, _is_count(value) and value in choices, rule)
-        _require(
-            self,
-            "dependent_launch",
-            isinstance(self.dependent_launch, bool),
-            "True or False",
-        )
+        stated = isinstance(self.dependent_launch, bool)
+        _require(self, "dependent_launch", stated, "True or False")
         for name in ("max_reduction_striped_scalars_per_worker", "max_thread_candidates"):
             value = getattr(self, name)
             _require(self, name, _is_count(value) and value > 0, "a positive integer")
