@@ -68,6 +68,7 @@ ESTIMATES = {
     "slots_per_shifted": 2,
     "late": 0.1,
     "late_access": 0.02,
+    "separate": 0.5,
 }
 STEPS = 20_000
 HOTTEST = 0.006
@@ -89,7 +90,7 @@ def margins_of(cells, paths):
         record = json.loads(Path(path).read_text())
         for row in record["rows"]:
             cell = (row["operator"], *row["shape"], row["dtype"])
-            if row["implementation"] != "tilex" and row.get("us"):
+            if not row["implementation"].startswith("tilex") and row.get("us"):
                 peers[cell] = min(row["us"], peers.get(cell, math.inf))
     return {
         cell: peers[cell] / min(plan.microseconds for plan in plans)

@@ -67,9 +67,12 @@ def test_the_cheaper_one_is_chosen(name):
 
 
 def test_each_is_chosen_somewhere():
-    shapes = ((1024, 32000), (512, 131072))
-    artifacts = [compiled("residual_layernorm", *shape, "bfloat16") for shape in shapes]
-    found = {artifact.materialization for artifact in artifacts}
+    shapes = ((1024, 4096), (1024, 32000), (512, 131072))
+    found = {
+        compiled(name, *shape, "bfloat16").materialization
+        for name in ("softmax", "layernorm", "residual_layernorm")
+        for shape in shapes
+    }
     assert found == {PRESERVE, LOADED}
 
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tvm_tilex as tx
+from tvm_tilex import kernels
 from tvm_tilex.build.target_config import target_configs
 from tvm_tilex.plan import CostFacts
-from tvm_tilex.plan.cost import OccupancyCost
+from tvm_tilex.plan.cost import OccupancyCost, cost_policy
 
 POLICY = OccupancyCost()
 FACTS = CostFacts(
@@ -121,3 +123,38 @@ def test_the_configured_coefficients_are_the_class_s():
     stated = target_configs()["h200"].coefficients
     assert OccupancyCost(**stated) == OccupancyCost()
     assert set(stated) == {field.name for field in dataclasses.fields(OccupancyCost)}
+
+
+NAMES = ("occupancy", "occupancy_in_turn")
+ADA = {"kind": "cuda", "arch": "sm_89", "max_num_threads": 1024, "thread_warp_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("target", "dependent", "name"),
+    [
+        ("h200", None, "occupancy"),
+        ("h200", False, "occupancy_in_turn"),
+        ("cuda", None, "occupancy"),
+        (ADA, None, "occupancy_in_turn"),
+        ("a100", None, "occupancy_in_turn"),
+    ],
+    ids=str,
+)
+def test_launches_in_turn_have_a_policy_of_their_own(target, dependent, name):
+    entry = kernels.catalog()["layernorm"]
+
+    def plan(policy):
+        options = tx.CompileOptions(dependent_launch=dependent, cost_policy=policy)
+        return tx.compile(
+            entry.kernel, *entry.specs(2048, 8192), target=target, options=options
+        ).plan
+
+    (other,) = set(NAMES) - {name}
+    assert plan("default") == plan(name)
+    assert plan("default").score != plan(other).score
+
+
+def test_the_a100_keeps_the_fit_to_launches_in_turn():
+    config, fitted = target_configs()["a100"], cost_policy("occupancy_in_turn")
+    assert config.policy == "occupancy_in_turn"
+    assert config.coefficients["start"] == fitted.start != OccupancyCost().start

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tvm_tilex.ir import IndexConstant, Load, Program, Statement, Store, Value
 from tvm_tilex.ir.walk import defined, walk
 from tvm_tilex.lowering import SharedTileMaterialization, bytes_moved
+from tvm_tilex.plan.cost import IN_TURN
 from tvm_tilex.plan.materialization import MaterializationFacts, choose_materialization
 from tvm_tilex.transform.options import CompileOptions
 
@@ -17,7 +18,7 @@ _WIDE = 8192
 # Elements of a stored row for which reading rows again is considered: it won on no others.
 _READ_AGAIN = range(1024, 16385)
 # Policies that price what is computed again, so that materializations compare.
-_COMPARABLE = ("default", "occupancy")
+_COMPARABLE = ("default", "occupancy", IN_TURN)
 
 
 class Materialization(NamedTuple):

@@ -124,7 +124,7 @@ def _screened(
     ours = options.cost_policy == "default"
     policy: CostPolicy = _unscored
     if ours:
-        policy = cost_policy("default", wanted.kind, wanted.family)
+        policy = cost_policy(wanted.cost_policy, wanted.kind, wanted.family)
     try:
         plan = plan_groups(facts, wanted.target, wanted.request, policy)
     except PlanRefusal as refusal:

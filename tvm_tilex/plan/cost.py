@@ -9,9 +9,11 @@ from typing import Protocol
 
 from tvm_tilex.errors import OptionError
 from tvm_tilex.plan.cost_facts import CostFacts
+from tvm_tilex.plan.in_turn import in_turn
 from tvm_tilex.plan.occupancy import OccupancyCost
 
 __all__ = [
+    "IN_TURN",
     "AnalyticCost",
     "CostFacts",
     "CostPolicy",
@@ -22,6 +24,9 @@ __all__ = [
     "register_cost_policy",
     "score",
 ]
+
+
+IN_TURN = "occupancy_in_turn"
 
 
 class CostPolicy(Protocol):
@@ -119,6 +124,7 @@ _POLICIES: dict[tuple[str, str | None], Factory] = {
     ("default", "cuda"): OccupancyCost,
     ("analytic", None): AnalyticCost,
     ("occupancy", None): OccupancyCost,
+    (IN_TURN, None): in_turn,
     ("latency", None): LatencyCost,
     ("service", None): ServiceCost,
 }

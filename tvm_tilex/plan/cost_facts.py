@@ -28,6 +28,7 @@ class CostFacts:
     reduction, or once for a maximum and the sum that is rescaled by it. ``peeled`` says that packs
     begin at a row's first aligned element, so that what stands beside them moves alone and
     ``shifted_reads`` elements, those that every program reads, are put together from two vectors.
+    ``dependent`` says that the kernel is launched before the one that it follows has ended.
     """
 
     subgroups: int
@@ -59,3 +60,4 @@ class CostFacts:
     programs_per_subgroup: int = 1
     peeled: bool = False
     shifted_reads: int = 0
+    dependent: bool = False

@@ -112,7 +112,8 @@ class TargetFacts:
     dead one to another, so that only live ones count, and that it packs narrow elements.
     ``staging_bytes`` is the shared memory that a group may ask for at its launch, 0 where none;
     ``regular_groups`` narrows what automatic planning considers. ``programs_per_subgroup`` are the
-    R that collectives allow: 1 alone where they reduce whole SIMD groups.
+    R that collectives allow: 1 alone where they reduce whole SIMD groups. ``dependent_launches``
+    says that a kernel can be launched before the one that it follows has ended.
     """
 
     max_threads: int
@@ -124,6 +125,7 @@ class TargetFacts:
     staging_bytes: int = 0
     regular_groups: bool = False
     programs_per_subgroup: tuple[int, ...] = (1,)
+    dependent_launches: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ class Request:
     """Explicit choices and bounds. 0 is automatic; anything else is met exactly or refused.
 
     ``staged`` asks for stripes of views in shared memory, or for none, ``peeled`` for packs that
-    begin at a row's first aligned element, or for none; None is automatic.
+    begin at a row's first aligned element, or for none; None is automatic. So is ``dependent``,
+    whether the kernel is launched before the one that it follows has ended: no part of the map.
     """
 
     threads: int = 0
@@ -141,6 +144,7 @@ class Request:
     programs_per_subgroup: int = 0
     staged: bool | None = None
     peeled: bool | None = None
+    dependent: bool | None = None
     max_striped_scalars: int = 64
     max_candidates: int = 256
 

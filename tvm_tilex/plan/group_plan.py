@@ -54,7 +54,8 @@ class GroupPlan:
     ``stripes`` are the private scalars of each striped buffer, in order, ``stripe_scalars`` those
     of 32 bits that live at once and are not staged; ``repartitions`` the elements of each tile that
     the source places anew. ``programs`` and ``blocks`` are the most where the count is known at
-    launch, ``least_programs`` the least.
+    launch, ``least_programs`` the least. ``dependent`` says that the kernel is launched before the
+    one that it follows has ended.
     """
 
     programs: int
@@ -79,6 +80,7 @@ class GroupPlan:
     least_programs: int | None = None
     programs_per_subgroup: int = 1
     peeled: bool = False
+    dependent: bool = False
 
     @property
     def shape(self) -> MapShape:

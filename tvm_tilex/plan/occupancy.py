@@ -50,7 +50,8 @@ class OccupancyCost:
     ``cluster_barrier``; ``round`` of one dependent scalar; ``access`` to memory of a thread;
     ``beside``, the elements of a peeled row that no pack holds; ``late`` loads after the first
     reduction and ``late_access`` of a thread to them; ``staging`` of a group and
-    ``staging_per_element`` of a thread; ``launch`` between two groups.
+    ``staging_per_element`` of a thread; ``launch`` between two groups;
+    ``separate`` between two kernels that do not overlap.
     ``launch_per_warp`` and ``cluster_barrier_per_warp`` are relative to theirs.
     ``slots_per_round``, ``slots_per_instruction``, ``slots_per_access``, ``slots_per_shifted``
     element and ``slots_per_collective`` are issue slots of a lane. ``knee`` is p - 1, ``mixing``
@@ -65,51 +66,52 @@ class OccupancyCost:
     that it has.
     """
 
-    bandwidth: float = 19181.0
+    bandwidth: float = 14642.0
     multiprocessors: float = 132.0
     resident_threads: float = 2048.0
     resident_registers: float = 65536.0
     resident_shared: float = 233472.0
     resident_groups: float = 32.0
-    repeated: float = 0.0693526
-    repeated_depth: float = 0.0678501
-    cached: float = 0.0959239
-    registers: float = 28.9371
-    registers_per_scalar: float = 1.51217
-    registers_per_move: float = 0.415853
-    start: float = 0.194311
-    start_per_warp: float = 0.0184467
-    barrier: float = 0.134137
-    barrier_per_doubling: float = 0.0879086
-    cluster_start: float = 0.468846
-    cluster_barrier: float = 0.446693
-    cluster_barrier_per_warp: float = 0.0998252
-    round: float = 0.00188229
-    beside: float = 0.517255
-    late: float = 0.0878715
-    late_access: float = 0.0428765
-    access: float = 0.00593565
-    staging: float = 0.0729034
-    staging_per_element: float = 0.00216717
-    launch: float = 0.138847
-    launch_per_warp: float = 0.42528
-    slots_per_round: float = 0.208539
-    slots_per_instruction: float = 0.400573
-    slots_per_access: float = 0.103919
-    slots_per_shifted: float = 1.54878
-    slots_per_collective: float = 0.262886
-    knee: float = 1.81427
-    depth: float = 0.0902984
-    latency_crowd: float = 0.0917898
-    crowd: float = 0.370655
-    mixing: float = 13.4653
-    tail: float = 0.236908
-    vector: float = 0.0207935
-    packed: float = 0.0053828
-    cluster: float = 0.00649046
-    released: float = 0.00468484
-    spilled: float = 0.173496
-    staged: float = 0.00248489
+    repeated: float = 0.0955731
+    repeated_depth: float = 0.0526684
+    cached: float = 0.0644397
+    registers: float = 47.729
+    registers_per_scalar: float = 1.53425
+    registers_per_move: float = 0.104989
+    start: float = 0.116993
+    start_per_warp: float = 0.0223162
+    barrier: float = 0.366838
+    barrier_per_doubling: float = 0.0420585
+    cluster_start: float = 0.370213
+    cluster_barrier: float = 0.520859
+    cluster_barrier_per_warp: float = 0.097218
+    round: float = 0.00151564
+    beside: float = 0.543742
+    late: float = 0.0454667
+    late_access: float = 0.0582893
+    access: float = 0.0100967
+    staging: float = 0.0923194
+    staging_per_element: float = 0.0014268
+    launch: float = 0.0777517
+    launch_per_warp: float = 0.220962
+    slots_per_round: float = 0.11146
+    slots_per_instruction: float = 1.08005
+    slots_per_access: float = 0.279791
+    slots_per_shifted: float = 1.12996
+    slots_per_collective: float = 0.148898
+    knee: float = 1.46106
+    depth: float = 0.0698004
+    latency_crowd: float = 0.127233
+    crowd: float = 0.275214
+    mixing: float = 0.822827
+    tail: float = 0.0960062
+    vector: float = 0.055955
+    packed: float = 0.00472109
+    cluster: float = 0.0067797
+    released: float = 0.0212569
+    spilled: float = 0.418858
+    staged: float = 0.00172995
+    separate: float = 1.3877
 
     def __call__(self, facts: CostFacts) -> float:
         """Return the score."""
@@ -135,7 +137,10 @@ class OccupancyCost:
         partial = math.ceil(waves) / waves - 1
         missing = max(self._estimated(facts) / self._most(threads) - 1, 0.0)
         spilling = 1 + self.spilled * missing
-        return period / share * (1 + self.tail * partial) * spilling * self._relative(facts)
+        each = period / share * (1 + self.tail * partial) * spilling
+        if not facts.dependent:
+            each += self.separate * self.multiprocessors / (facts.physical_groups * share)
+        return each * self._relative(facts)
 
     def _estimated(self, facts: CostFacts) -> float:
         """Registers that a thread would take."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tvm_tilex.errors import OptionError, TilexError
 from tvm_tilex.plan.candidates import enumerate_shapes, rejection
 from tvm_tilex.plan.cost import CostFacts, CostPolicy, score
+from tvm_tilex.plan.dependent import launches_dependently
 from tvm_tilex.plan.facts import ProgramFacts, Request, TargetFacts
 from tvm_tilex.plan.group_plan import Candidate, GroupPlan
 from tvm_tilex.plan.resources import (
@@ -22,6 +23,9 @@ from tvm_tilex.plan.resources import (
 )
 
 __all__ = ["PlanRefusal", "cost_facts", "plan_groups", "stale"]
+
+
+_ANY = Request()
 
 
 class PlanRefusal(TilexError):
@@ -54,7 +58,7 @@ def plan_groups(
     legal = [c for c in candidates if c.score is not None]
     if not legal:
         raise PlanRefusal(candidates[-1].rejection or "no candidate")
-    return _plan(min(legal, key=_preference), facts, target, candidates)
+    return _plan(min(legal, key=_preference), facts, target, request, candidates)
 
 
 def _preference(candidate: Candidate) -> tuple[float, bool, bool, int, int, int]:
@@ -73,7 +77,8 @@ def stale(plan: GroupPlan, facts: ProgramFacts, target: TargetFacts) -> str | No
     reason = rejection(shape, facts, target, unbounded)
     if reason is not None:
         return reason
-    same = _plan(_candidate(shape, plan.score, None), facts, target, plan.candidates)
+    asked = Request(dependent=plan.dependent)
+    same = _plan(_candidate(shape, plan.score, None), facts, target, asked, plan.candidates)
     return None if same == plan else "it was made for another program"
 
 
@@ -90,12 +95,15 @@ def _judge(
     policy: CostPolicy,
 ) -> Candidate:
     reason = rejection(shape, facts, target, request)
-    value = None if reason else score(policy, cost_facts(shape, facts, target))
+    value = None if reason else score(policy, cost_facts(shape, facts, target, request))
     return _candidate(shape, value, reason)
 
 
 def cost_facts(
-    shape: MapShape | tuple[int, int, int], facts: ProgramFacts, target: TargetFacts
+    shape: MapShape | tuple[int, int, int],
+    facts: ProgramFacts,
+    target: TargetFacts,
+    request: Request = _ANY,
 ) -> CostFacts:
     """What a policy is told of a candidate."""
     shape = MapShape(*shape)
@@ -138,11 +146,16 @@ def cost_facts(
         programs_per_subgroup=sharing,
         peeled=peeled,
         shifted_reads=facts.common_reads if peeled else 0,
+        dependent=launches_dependently(shape, facts, target, request),
     )
 
 
 def _plan(
-    best: Candidate, facts: ProgramFacts, target: TargetFacts, candidates: tuple[Candidate, ...]
+    best: Candidate,
+    facts: ProgramFacts,
+    target: TargetFacts,
+    request: Request,
+    candidates: tuple[Candidate, ...],
 ) -> GroupPlan:
     subgroups, packed, elements, blocks, staged, sharing, peeled = best.shape
     threads, workers = best.shape.threads(target.lanes), best.shape.workers(target.lanes)
@@ -168,6 +181,7 @@ def _plan(
         blocks_per_program=blocks,
         programs_per_subgroup=sharing,
         peeled=peeled,
+        dependent=launches_dependently(best.shape, facts, target, request),
         independent_subgroups=best.shape.independent,
         score=best.score,
         rounds=rounds(facts, workers, elements, peeled=peeled),

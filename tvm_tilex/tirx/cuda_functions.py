@@ -109,12 +109,15 @@ __device__ __forceinline__ void tilex_cluster_receive(void* mailbox) {
 def grid_dependency(call: Any) -> Any:
     """Let the next kernel be launched where there is room, and wait for those before this one.
 
-    PTX ISA 7.8, compute capability 9.0. Nothing where the launch does not allow the overlap.
+    PTX ISA 7.8, compute capability 9.0. Nothing where the launch does not allow the overlap, or
+    where the text is compiled for an earlier device.
     """
     source = """
 __device__ __forceinline__ void tilex_grid_dependency() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 """
     return compat.cuda_function("tilex_grid_dependency", source=source, dtype="void")

@@ -66,9 +66,10 @@ def kernel_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Consider SIMD-group maps; the target decides by default.",
         ),
         click.option(
-            "--dependent-launch",
-            is_flag=True,
-            help="Launches may overlap the kernels they follow (CUDA, compute capability 9.0).",
+            "--dependent-launch/--no-dependent-launch",
+            default=None,
+            help="Launches may overlap the kernels they follow (CUDA from compute capability 9.0 "
+            "on); the planner decides by default.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--seed", default=0, show_default=True, help="Seed of the random inputs."),
@@ -111,7 +112,7 @@ def compile_options(
     programs_per_subgroup: int,
     stripe_storage: str | None,
     peeled_rows: bool | None,
-    dependent_launch: bool,
+    dependent_launch: bool | None,
     materialization: str | None,
 ) -> CompileOptions:
     """The compile options that the command line states."""

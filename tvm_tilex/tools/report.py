@@ -35,7 +35,8 @@ def describe_plan(artifact: Artifact) -> str:
         kept = f"{kept} ({artifact.materialization_reason})"
     if artifact.early_views:
         kept = f"{kept}; common views loaded early"
-    if artifact.options.dependent_launch:
+    planned = artifact.plan is not None and artifact.plan.dependent
+    if planned or artifact.options.dependent_launch:
         kept = f"{kept}; launched before the kernel it follows has ended"
     if artifact.plan is not None:
         return f"{artifact.plan.describe()}; {kept}"

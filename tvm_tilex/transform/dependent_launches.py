@@ -31,20 +31,23 @@ from typing import Any
 
 from tvm_tilex.analysis.purity import calls
 from tvm_tilex.errors import OptionError
+from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, call, structural_map, tirx
 from tvm_tilex.tirx.register import GRID_DEPENDENCY
 from tvm_tilex.transform.common import is_stage, sequence, tilex_pass
-from tvm_tilex.transform.realization import Realization, realization_of
+from tvm_tilex.transform.realization import (
+    DEPENDENT_CAPABILITY,
+    Realization,
+    realization_of,
+)
 
 __all__ = ["CoherentParameters", "DependentLaunches"]
-
-_CAPABILITY = 90
 
 
 @tilex_pass("DependentLaunches")
 class DependentLaunches:
-    """Wait for earlier kernels inside the kernel, where ``dependent_launch`` asks for it."""
+    """Wait for earlier kernels inside the kernel, where the options or the plan ask for it."""
 
     def __init__(self, target: Any) -> None:
         self.target = target
@@ -54,9 +57,8 @@ class DependentLaunches:
         if not is_stage(func, "scheduled"):
             return func
         realization = realization_of(func, self.target, None)
-        if not realization.options.dependent_launch:
+        if not _asked(func, realization):
             return func
-        _require_support(realization)
         body = structural_map(func.body, (tirx.AttrStmt, _wait_in_kernel), order="post")
         return func.with_body(body).with_attr(attrs.LAUNCH_PARAMETERS, [attrs.DEPENDENT_LAUNCH])
 
@@ -74,9 +76,17 @@ class CoherentParameters:
         return func
 
 
+def _asked(func: PrimFunc, realization: Realization) -> bool:
+    if realization.options.dependent_launch:
+        _require_support(realization)
+        return True
+    text = func.attrs.get(attrs.PLAN, None)
+    return text is not None and GroupPlan.from_json(str(text)).dependent
+
+
 def _require_support(realization: Realization) -> None:
     major, minor = divmod(realization.capability, 10)
-    if realization.capability < _CAPABILITY:
+    if realization.capability < DEPENDENT_CAPABILITY:
         given = f"cuda of {major}.{minor}" if realization.kind == "cuda" else realization.kind
         raise OptionError(
             f"dependent_launch=True: needs CUDA of compute capability 9.0 or later, not {given}"

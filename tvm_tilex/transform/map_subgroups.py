@@ -91,8 +91,9 @@ class MapSubgroups:
                 raise MappingError(f"{func.attrs['global_symbol']}: {covered.reason}")
         written = written_buffers(admission.program.body)
         rows = _peeled_rows(admission.program, plan, facts, wanted)
-        coherent = wanted.options.dependent_launch
-        vectors = VectorAccess(**wanted.vectors, written=written, rows=rows, coherent=coherent)
+        vectors = VectorAccess(
+            **wanted.vectors, written=written, rows=rows, coherent=plan.dependent
+        )
         mapper = SubgroupMapper.of(
             admission.program,
             plan,

@@ -76,10 +76,12 @@ class CompileOptions:
         Bound on the candidates a planner may enumerate.
     cost_policy
         Name of the policy that scores legal candidates; ``default`` is ``analytic`` on Metal and
-        ``occupancy``, fitted to measurements, on CUDA.
+        ``occupancy``, fitted to measurements, on CUDA, or ``occupancy_in_turn`` where launches do
+        not overlap.
     dependent_launch
         Whether the kernels may be launched before those they follow have ended; they wait for them
-        before they touch memory (CUDA of compute capability 9.0 and later, else an error).
+        before they touch memory (CUDA of compute capability 9.0 and later, else an error). None
+        lets the planner choose for mapped reductions, and launches others in turn.
     dynamic_rows
         Whether a direct call compiles for any number of rows, where the kernel allows it, or for
         its own shapes. ``tx.compile`` does what its specs say.
@@ -105,7 +107,7 @@ class CompileOptions:
     max_reduction_striped_scalars_per_worker: int = 64
     max_thread_candidates: int = 256
     cost_policy: str = "default"
-    dependent_launch: bool = False
+    dependent_launch: bool | None = None
     dynamic_rows: bool = True
 
     def __post_init__(self) -> None:
@@ -132,8 +134,8 @@ class CompileOptions:
             value = getattr(self, name)
             rule = f"{', '.join(map(str, choices[:-1]))} or {choices[-1]}"
             _require(self, name, _is_count(value) and value in choices, rule)
-        stated = isinstance(self.dependent_launch, bool)
-        _require(self, "dependent_launch", stated, "True or False")
+        stated = isinstance(self.dependent_launch, (bool, type(None)))
+        _require(self, "dependent_launch", stated, "True, False or None")
         for name in ("max_reduction_striped_scalars_per_worker", "max_thread_candidates"):
             value = getattr(self, name)
             _require(self, name, _is_count(value) and value > 0, "a positive integer")

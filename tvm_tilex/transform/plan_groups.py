@@ -61,7 +61,7 @@ class PlanGroups:
             raise MappingError(f"{func.attrs['global_symbol']}: changed since it was proved")
         if admission.facts.programs == 0:  # nothing to map: not even a request is refused
             return func.with_attr(attrs.PLAN_REFUSAL, "no program runs")
-        policy = self.policy or cost_policy(wanted.options.cost_policy, wanted.kind, wanted.family)
+        policy = self.policy or cost_policy(wanted.cost_policy, wanted.kind, wanted.family)
         try:
             plan = plan_groups(admission.facts, wanted.target, wanted.request, policy)
         except PlanRefusal as refusal:

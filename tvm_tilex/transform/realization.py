@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_tilex.analysis.rows import MAPPED_KINDS, SUBGROUP_LANES
+from tvm_tilex.plan.cost import IN_TURN
 from tvm_tilex.plan.facts import Request, TargetFacts
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import PrimFunc, Target, structural_walk, tirx
 from tvm_tilex.transform.common import compute_capability
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["Realization", "has_clusters", "opt_in_bytes", "realization_of"]
+__all__ = ["DEPENDENT_CAPABILITY", "Realization", "has_clusters", "opt_in_bytes", "realization_of"]
 
 # By architecture (CUDA C++ Programming Guide, technical specifications per compute capability).
 _OPT_IN = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448}
+DEPENDENT_CAPABILITY = 90  # programmatic dependent launches (CUDA Programming Guide)
 _STAGED = {None: None, "register": False, "shared": True}
 
 
@@ -65,6 +67,15 @@ class Realization:
         return {**found, "max_bfloat16_lanes": 4} if early else found
 
     @property
+    def cost_policy(self) -> str:
+        """The policy's name; CUDA's default is another where kernels are launched in turn."""
+        name, options = self.options.cost_policy, self.options
+        # A family below compute capability 9.0 states coefficients for such launches.
+        alone = not self.target.dependent_launches and self.family is None
+        in_turn = self.kind == "cuda" and (alone or options.dependent_launch is False)
+        return IN_TURN if name == "default" and in_turn else name
+
+    @property
     def request(self) -> Request:
         """The explicit choices and bounds for the planner."""
         options = self.options
@@ -76,6 +87,7 @@ class Realization:
             programs_per_subgroup=options.reduction_programs_per_subgroup,
             staged=_STAGED[options.reduction_stripe_storage],
             peeled=options.reduction_peeled_rows,
+            dependent=options.dependent_launch,
             max_striped_scalars=options.max_reduction_striped_scalars_per_worker,
             max_candidates=options.max_thread_candidates,
         )
@@ -138,6 +150,7 @@ def _target_facts(target: Any | None) -> TargetFacts:
         programs_per_subgroup=(1, 2, 4) if cuda else (1,),
         cluster_blocks=_cluster_blocks(target) if cuda else 1,
         staging_bytes=opt_in_bytes(target) if cuda else 0,
+        dependent_launches=cuda and compute_capability(target) >= DEPENDENT_CAPABILITY,
         max_threads=threads,
         shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
         lanes=int(found.get("thread_warp_size", 1)),
