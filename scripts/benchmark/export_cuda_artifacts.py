@@ -1,14 +1,14 @@
 """Compiles library kernels for CUDA and writes what another machine needs to launch them.
 
     python scripts/benchmark/export_cuda_artifacts.py artifacts.json [--plans grid|automatic]
-        [--dtype bfloat16] [--dlight] [--dependent-launch]
+        [--dtype bfloat16] [--dlight] [--ordinary-launch]
 
 The output holds, for every operator, shape, storage type and plan: source, entry, grid, threads,
 the order of the buffers, the plan, and why anything was refused. `measure_cuda.py` needs only
 that file and a GPU: no TVM there, so that a build machine without a GPU and a GPU machine without
 the compiler suffice. `--dlight` adds TVM dlight's kernels of the operators that topi has, for
-`peers.py --artifacts`, `--dependent-launch` the automatic plans with that option
-(`tilex-dependent` there).
+`peers.py --artifacts`, `--ordinary-launch` the automatic plans with `dependent_launch=False`
+(`tilex-ordinary` there).
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def _shared_grid(columns: int, elements: int) -> list[tuple]:
 @click.option("--dtype", default="float32")
 @click.option("--operators", default=",".join(OPERATORS), type=Names(OPERATORS))
 @click.option("--dlight/--no-dlight", default=False)
-@click.option("--dependent-launch", is_flag=True)
+@click.option("--ordinary-launch", is_flag=True)
 def main(
     output: str,
     plans: str,
     dtype: str,
     operators: list[str],
     dlight: bool,
-    dependent_launch: bool,
+    ordinary_launch: bool,
 ) -> None:
     rows = []
     for name in operators:
@@ -127,9 +127,9 @@ def main(
             for plan in wanted:
                 rows.append(_row(entry, shape, dtype, plan))
             rows = _distinct(rows)
-            if dependent_launch:
-                row = _row(entry, shape, dtype, AUTOMATIC, dependent_launch=True)
-                rows.append({**row, "compiler": "tilex-dependent"})
+            if ordinary_launch:
+                row = _row(entry, shape, dtype, AUTOMATIC, dependent_launch=False)
+                rows.append({**row, "compiler": "tilex-ordinary"})
             if dlight:
                 rows += _dlight_rows(entry, shape, dtype)
         print(name, len(rows), file=sys.stderr)

@@ -1,6 +1,7 @@
 """Host time of a call, argument checks included, beside a bare tvm_ffi call of the same function.
 
     python scripts/benchmark/launch_overhead.py [--target llvm|cuda] [--operator layernorm]
+        [--no-dependent-launch]
 
 `bare` hands the tensors to the packed function unchecked; `artifact` is `artifact(*tensors)`;
 `kernel` is `kernel(*tensors)`, which also looks its artifact up and asks whether anything that its
@@ -31,12 +32,14 @@ def nanoseconds(function, settle, number=5000, repeats=9):
 @click.option("--target", type=click.Choice(["llvm", "cuda"]), default="llvm")
 @click.option("--operator", default="layernorm")
 @click.option("--columns", default=64, help="One row, so that the kernel itself is short.")
-def main(target, operator, columns):
+@click.option("--dependent-launch/--no-dependent-launch", default=None, help="For the artifact.")
+def main(target, operator, columns, dependent_launch):
     device = {"llvm": "cpu", "cuda": "cuda"}[target]
     settle = torch.cuda.synchronize if target == "cuda" else lambda: None
     entry = kernels.catalog()[operator]
     tensors = [torch.from_numpy(a).to(device) for a in entry.arguments(1, columns)]
-    artifact = tx.compile(entry.kernel, *tensors, target=target)
+    options = tx.CompileOptions(dependent_launch=dependent_launch)
+    artifact = tx.compile(entry.kernel, *tensors, target=target, options=options)
     artifact(*tensors)
     entry.kernel(*tensors)
     packed, environment = artifact.function, entry.kernel.environment

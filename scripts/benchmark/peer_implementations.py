@@ -115,7 +115,7 @@ def _dlight():
 
 IMPLEMENTATIONS = {
     "tilex": _tilex,
-    "tilex-dependent": functools.partial(_tilex, dependent_launch=True),
+    "tilex-ordinary": functools.partial(_tilex, dependent_launch=False),
     "torch": _torch,
     "compile": _compile,
     "liger": _liger,

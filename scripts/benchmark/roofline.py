@@ -15,7 +15,7 @@ __all__ = ["draw"]
 
 _STYLE = {  # Okabe and Ito's colours, told apart by the marker as well
     "tilex": ("#000000", "o"),
-    "tilex-dependent": ("#0072B2", "*"),
+    "tilex-ordinary": ("#0072B2", "*"),
     "torch": ("#E69F00", "s"),
     "compile": ("#56B4E9", "^"),
     "liger": ("#009E73", "D"),
