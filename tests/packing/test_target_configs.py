@@ -1,5 +1,6 @@
 """Device facts in ``configs/targets``: every value has a source, a present device overrides."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -199,19 +200,23 @@ def test_the_measured_device_has_the_fitted_coefficients():
     assert target_configs()["h200"].cost_policy() == OccupancyCost()
 
 
-@pytest.mark.parametrize("name", ["a100", "h100"])
-def test_coefficients_that_were_not_measured_say_so_and_follow_from_the_limits(name):
+@pytest.mark.parametrize(
+    ("name", "policy"), [("a100", "occupancy_in_turn"), ("h100", "occupancy")], ids=["a100", "h100"]
+)
+def test_coefficients_that_were_not_measured_say_so_and_follow_from_the_limits(name, policy):
     h200, other = target_configs()["h200"], target_configs()[name]
+    assert other.policy == policy
+    fitted = dataclasses.asdict(cost_policy(policy))
     assert all("not measured" in other.sources[key] for key in other.coefficients)
 
     def share(config):
         return config.limits["memory_bytes_per_second"] / config.limits["multiprocessors"]
 
-    wanted = h200.coefficients["bandwidth"] * share(other) / share(h200)
+    wanted = fitted["bandwidth"] * share(other) / share(h200)
     assert other.coefficients["bandwidth"] == pytest.approx(wanted, abs=0.5)
-    device = ("bandwidth", "multiprocessors", *(k for k in h200.coefficients if "resident" in k))
-    others = [key for key in h200.coefficients if key not in device]
-    assert [other.coefficients[k] for k in others] == [h200.coefficients[k] for k in others]
+    device = ("bandwidth", "multiprocessors", *(key for key in fitted if "resident" in key))
+    others = [key for key in fitted if key not in device]
+    assert [other.coefficients[k] for k in others] == [fitted[k] for k in others]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -229,7 +234,7 @@ def test_the_planner_takes_the_familys_coefficients():
     assert plans["h200"] == plans["cuda"]  # the general family has the measured default
     chosen = cost_policy("default", "cuda", "a100")
     assert chosen.bandwidth == target_configs()["a100"].coefficients["bandwidth"]
-    assert cost_policy("occupancy", "cuda", "a100") == chosen
+    assert cost_policy("occupancy_in_turn", "cuda", "a100") == chosen
     assert cost_policy("analytic", "cuda", "a100") == AnalyticCost()
     assert cost_policy("default", "cuda", "unheard-of") == OccupancyCost()
 
