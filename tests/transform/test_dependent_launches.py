@@ -128,6 +128,23 @@ def test_dynamic_rows_and_no_rows(rows):
     assert empty.empty and not empty.device.launches
 
 
+@pytest.mark.parametrize(("columns", "overlaps"), [(4096, True), (32, False)])
+def test_classes_of_extents_are_launched_alike(columns, overlaps):
+    """Few programs would gain at 32 columns, many would lose, and a function has one attribute."""
+    entry = CATALOG["row_sum"]
+    specs = entry.specs(tx.dynamic("P"), columns)
+    artifact = tx.compile(entry.kernel, *specs, target="cuda")
+    assert len(artifact.variants) == 2
+    assert {variant.plan.dependent for variant in artifact.variants} == {overlaps}
+    for rows in (5, 5000):
+        (launch,) = artifact.device.launches_at({"P": rows})
+        assert launch.dependent == overlaps
+    if overlaps:
+        assert waits_first(artifact) == 2
+    else:
+        assert "griddep" not in artifact.source and "ld.global.nc" in artifact.source
+
+
 HEADS = {"batch": 1, "heads": 1, "queries": 64, "keys": 64, "depth": 64}
 GROUPS = {
     "attention": (HEADS, {"block_queries": 64, "block_keys": 32}),

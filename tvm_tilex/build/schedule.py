@@ -101,14 +101,26 @@ def schedule(
     if not dynamic:
         variant, module, scheduled = _realize(program, target, options, dump)
         return Schedule(module, scheduled, (variant,))
-    found: list[tuple[Variant, PrimFunc]] = []
-    for box in _boxes(program, target.kind.name):
-        found += _for_box(restrict(program, box), target, options, dump)
+    found = _for_boxes(program, target, options, dump)
+    overlaps = {attrs.OVERLAPS in function.attrs for _, function in found}
+    # The launches of a function have one attribute for all.
+    if options.dependent_launch is None and len(overlaps) > 1:
+        options = replace(options, dependent_launch=False)
+        found = _for_boxes(program, target, options, dump)
     mode = found[-1][0].materialization
     whole = lowered(program, replace(options, shared_tile_materialization=mode))
     combined = combine_variants([function for _, function in found], whole[program.name])
     scheduled = IRModule({program.name: combined})
     return Schedule(whole, scheduled, tuple(variant for variant, _ in found))
+
+
+def _for_boxes(
+    program: Program, target: Any, options: CompileOptions, dump: StageDump | None
+) -> list[tuple[Variant, PrimFunc]]:
+    found: list[tuple[Variant, PrimFunc]] = []
+    for box in _boxes(program, target.kind.name):
+        found += _for_box(restrict(program, box), target, options, dump)
+    return found
 
 
 def _require_fixed_groups(program: Program, kind: str) -> None:

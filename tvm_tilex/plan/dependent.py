@@ -26,6 +26,6 @@ def launches_dependently(
     """Whether a candidate's kernel is launched so: as asked for, or where that pays."""
     if request.dependent is not None or not target.dependent_launches:
         return bool(request.dependent) and target.dependent_launches
-    programs = facts.typical_programs
-    groups = -(-programs // shape.programs_per_group) * shape.blocks
-    return groups * _START_NS <= _SAVED_NS + programs * facts.bytes / _BYTES_PER_NS
+    # Of the most programs, where their number is known at launch: many lose more than few gain.
+    groups = -(-facts.programs // shape.programs_per_group) * shape.blocks
+    return groups * _START_NS <= _SAVED_NS + facts.programs * facts.bytes / _BYTES_PER_NS

@@ -74,6 +74,7 @@ __all__ = [
     "NESTED",
     "OPTIONS",
     "OUTPUTS",
+    "OVERLAPS",
     "PARALLEL",
     "PIPELINE",
     "PLAN",
@@ -114,6 +115,7 @@ STAGE = "tilex.stage"
 DIMENSIONS = "tilex.dimensions"
 FENCED = "tilex.fenced"
 ALIGNMENT = "tilex.alignment"
+OVERLAPS = "tilex.overlaps"
 PROOF = "tilex.proof"
 PLAN = "tilex.plan"
 PLAN_REFUSAL = "tilex.plan_refusal"

@@ -59,4 +59,6 @@ def combine_variants(variants: Sequence[PrimFunc], whole: PrimFunc) -> PrimFunc:
         for name, size in variant.attrs.get(attrs.ALIGNMENT, {}).items():
             alignment[name] = max(int(size), alignment.get(name, 1))
     combined = whole.with_body(sequence(*bodies)).with_attr(attrs.STAGE, "scheduled")
+    if all(attrs.OVERLAPS in variant.attrs for variant in variants):
+        combined = combined.with_attr(attrs.OVERLAPS, True)
     return combined.with_attr(attrs.ALIGNMENT, alignment) if alignment else combined

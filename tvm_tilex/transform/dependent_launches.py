@@ -31,7 +31,6 @@ from typing import Any
 
 from tvm_tilex.analysis.purity import calls
 from tvm_tilex.errors import OptionError
-from tvm_tilex.plan.group_plan import GroupPlan
 from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, call, structural_map, tirx
 from tvm_tilex.tirx.register import GRID_DEPENDENCY
@@ -80,8 +79,7 @@ def _asked(func: PrimFunc, realization: Realization) -> bool:
     if realization.options.dependent_launch:
         _require_support(realization)
         return True
-    text = func.attrs.get(attrs.PLAN, None)
-    return text is not None and GroupPlan.from_json(str(text)).dependent
+    return attrs.OVERLAPS in func.attrs
 
 
 def _require_support(realization: Realization) -> None:

@@ -111,6 +111,8 @@ class MapSubgroups:
         mapped = func.with_body(mapper.map()).with_attr(attrs.STAGE, "scheduled")
         if vectors.alignment:
             mapped = mapped.with_attr(attrs.ALIGNMENT, vectors.alignment)
+        if plan.dependent:  # and so nothing was loaded as constant
+            mapped = mapped.with_attr(attrs.OVERLAPS, True)
         return mapped
 
 
