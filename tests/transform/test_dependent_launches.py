@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from dataclasses import replace
 
 import cuda_on_cpu
 import pytest
@@ -84,8 +85,9 @@ def test_the_launch_has_the_attribute():
 def test_plan_and_launch_bounds_are_those_without_it():
     for name in ("softmax", "layernorm"):
         one, other = compiled(name, 512, 4096), compiled(name, 512, 4096, dependent_launch=False)
-        assert one.plan.shape == other.plan.shape
         assert one.plan.dependent and not other.plan.dependent
+        apart = {"dependent": False, "score": 0.0, "candidates": ()}  # each launch has its policy
+        assert replace(one.plan, **apart) == replace(other.plan, **apart)
         bounds = [re.findall(r"__launch_bounds__\(\d+\)", a.source) for a in (one, other)]
         assert bounds[0] == bounds[1] != []
 

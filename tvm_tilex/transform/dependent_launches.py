@@ -35,11 +35,7 @@ from tvm_tilex.tirx import attrs
 from tvm_tilex.tirx.compat import IRModule, PrimFunc, call, structural_map, tirx
 from tvm_tilex.tirx.register import GRID_DEPENDENCY
 from tvm_tilex.transform.common import is_stage, sequence, tilex_pass
-from tvm_tilex.transform.realization import (
-    DEPENDENT_CAPABILITY,
-    Realization,
-    realization_of,
-)
+from tvm_tilex.transform.realization import Realization, realization_of
 
 __all__ = ["CoherentParameters", "DependentLaunches"]
 
@@ -83,8 +79,8 @@ def _asked(func: PrimFunc, realization: Realization) -> bool:
 
 
 def _require_support(realization: Realization) -> None:
-    major, minor = divmod(realization.capability, 10)
-    if realization.capability < DEPENDENT_CAPABILITY:
+    if not realization.target.dependent_launches:
+        major, minor = divmod(realization.capability, 10)
         given = f"cuda of {major}.{minor}" if realization.kind == "cuda" else realization.kind
         raise OptionError(
             f"dependent_launch=True: needs CUDA of compute capability 9.0 or later, not {given}"

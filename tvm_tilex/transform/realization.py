@@ -13,11 +13,11 @@ from tvm_tilex.tirx.compat import PrimFunc, Target, structural_walk, tirx
 from tvm_tilex.transform.common import compute_capability
 from tvm_tilex.transform.options import CompileOptions
 
-__all__ = ["DEPENDENT_CAPABILITY", "Realization", "has_clusters", "opt_in_bytes", "realization_of"]
+__all__ = ["Realization", "has_clusters", "opt_in_bytes", "realization_of"]
 
 # By architecture (CUDA C++ Programming Guide, technical specifications per compute capability).
 _OPT_IN = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448}
-DEPENDENT_CAPABILITY = 90  # programmatic dependent launches (CUDA Programming Guide)
+_DEPENDENT_CAPABILITY = 90  # programmatic dependent launches (CUDA Programming Guide)
 _STAGED = {None: None, "register": False, "shared": True}
 
 
@@ -150,7 +150,7 @@ def _target_facts(target: Any | None) -> TargetFacts:
         programs_per_subgroup=(1, 2, 4) if cuda else (1,),
         cluster_blocks=_cluster_blocks(target) if cuda else 1,
         staging_bytes=opt_in_bytes(target) if cuda else 0,
-        dependent_launches=cuda and compute_capability(target) >= DEPENDENT_CAPABILITY,
+        dependent_launches=cuda and compute_capability(target) >= _DEPENDENT_CAPABILITY,
         max_threads=threads,
         shared_bytes=int(found.get("max_shared_memory_per_block", 32768)),
         lanes=int(found.get("thread_warp_size", 1)),
